@@ -1,0 +1,43 @@
+# `make demo` and `make test` do all the set-up on a fresh machine with Python 3.11+.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+WORKERS ?= auto
+
+.PHONY: help setup demo test lint fix bench clean
+help:
+	@echo "make demo   set up, read the bundled log, check it and print what it covers"
+	@echo "make test   set up and pass the whole suite"
+	@echo "make lint   style, types and import order        make fix    mend the style"
+	@echo "make bench  print the benchmark tables           make clean  remove what make made"
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nasheval needs Python 3.11 or newer: make PYTHON=python3.12")'
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[text,dev]'
+	@touch $(READY)
+
+demo: setup
+	$(BIN)/nasheval check "$$($(BIN)/nasheval datasets path highway)" --context-id configuration \
+		--context lanes_count,vehicles_count,vehicles_density,initial_lane_id,ego_spacing --voter judge --propensity propensity
+
+test: setup
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+fix: setup
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: setup
+	$(BIN)/python -m benchmarks.ingest
+
+clean:
+	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,53 @@
+"""Array aliases and the few index helpers that every stage shares."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+# Widths vary (int8 blocks, int32 offsets), so the aliases name what an array holds and leave its width open.
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[Any]
+Ints = npt.NDArray[Any]
+Bools = npt.NDArray[Any]
+
+_Scalar = TypeVar("_Scalar", bound=np.generic)
+
+
+def readonly(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
+    """Return a view of the array that refuses to be written to."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
+
+
+def int_dtype(largest: int) -> np.dtype[Any]:
+    """Return the smallest signed integer type that holds values from 0 to `largest`."""
+    return np.dtype(next(t for t in (np.int8, np.int16, np.int32, np.int64) if largest <= np.iinfo(t).max))
+
+
+def offsets_of(sizes: Ints) -> Ints:
+    """Return where each run starts, (n + 1,), given the run lengths, (n,)."""
+    total = np.zeros(len(sizes) + 1, np.int64)
+    np.cumsum(sizes, out=total[1:])
+    return total.astype(np.int32) if total[-1] <= np.iinfo(np.int32).max else total
+
+
+def runs(starts: Ints, sizes: Ints) -> Ints:
+    """Return starts[0], starts[0] + 1, ... for each run in turn: the entries of several runs, flat."""
+    ends = np.cumsum(sizes, dtype=np.int64)
+    total = int(ends[-1]) if len(ends) else 0
+    return np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
+
+
+def n_pairs(n_agents: int) -> int:
+    """Return the number of unordered pairs of agents."""
+    return n_agents * (n_agents - 1) // 2
+
+
+def pair_index(j: Ints, k: Ints, n_agents: int) -> Ints:
+    """Return the place of each pair j < k in the order (0, 1), (0, 2), ..., (1, 2), ..."""
+    j64 = j.astype(np.int64)
+    return j64 * (2 * n_agents - j64 - 1) // 2 + k - j64 - 1
