@@ -1,0 +1,160 @@
+"""Whatever a caller holds its contexts in -> one pyarrow Table, or one array of strings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
+
+import narwhals as nw
+import numpy as np
+import pyarrow as pa
+
+from nasheval.errors import InputError, ReadError
+
+Column: TypeAlias = "pa.Array | pa.ChunkedArray"
+
+ACCEPTED_TABLES = "a pyarrow Table, a pandas or polars DataFrame, a list of dict records, or an (n, d) array of numbers"
+ACCEPTED_TEXTS = "a list, a pyarrow array, or a pandas or polars Series of strings"
+
+
+def as_table(data: object) -> pa.Table:
+    """Turn contexts in any accepted form into a pyarrow Table with distinct column names.
+
+    Args:
+        data: a pyarrow Table or RecordBatch, any eager DataFrame narwhals knows (its index is ignored), a list of
+            dict records (a key absent from a record is missing), or an (n, d) array, named x0 to x{d-1}.
+    """
+    table = _convert(data)
+    twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
+    if twice:
+        raise InputError(f"contexts: more than one column is named {twice[0]!r}. Rename or drop all but one of them.")
+    return table
+
+
+def as_strings(texts: object) -> pa.LargeStringArray:
+    """Turn texts in any accepted form into one contiguous array of strings.
+
+    Args:
+        texts: n strings or nulls: a sequence, a pyarrow or numpy array, or a Series narwhals knows.
+    """
+    if isinstance(texts, str | bytes | Mapping):
+        raise InputError(f"texts: a single {type(texts).__name__}. Accepted: {ACCEPTED_TEXTS}. Put it in a list.")
+    try:
+        return _large_strings(_as_arrow(texts))
+    except (pa.ArrowException, TypeError, ValueError) as error:
+        found = f"{type(texts).__name__} with something that is not a string"
+        raise InputError(f"texts: {found}. Accepted: {ACCEPTED_TEXTS}, null where missing.") from error
+
+
+def _convert(data: object) -> pa.Table:
+    if isinstance(data, pa.Table):
+        return data
+    if isinstance(data, pa.RecordBatch):
+        return pa.Table.from_batches([data])
+    if isinstance(data, np.ndarray):
+        return _from_array(data)
+    if isinstance(data, Mapping):
+        raise InputError(
+            f"contexts: a single mapping. Accepted: {ACCEPTED_TABLES}. Put one record in a list: [record]."
+        )
+    if isinstance(data, list | tuple):
+        return _from_records(data)
+    return _from_frame(data)
+
+
+def _from_array(array: np.ndarray[Any, Any]) -> pa.Table:
+    if array.ndim != 2 or array.dtype.kind not in "fiub":
+        raise InputError(
+            f"contexts: an array of shape {array.shape} and type {array.dtype}. Accepted: {ACCEPTED_TABLES}."
+        )
+    if array.shape[1] == 0:
+        return pa.table({"": pa.nulls(len(array))}).select([])
+    columns = np.ascontiguousarray(array.T, dtype=np.bool_ if array.dtype == np.bool_ else np.float64)
+    return pa.table({f"x{i}": pa.array(column) for i, column in enumerate(columns)})
+
+
+def _from_records(records: Sequence[Any]) -> pa.Table:
+    for row, record in enumerate(records, start=1):
+        if not isinstance(record, Mapping):
+            raise ReadError(
+                f"a record of type {type(record).__name__}", source="contexts", rows=(row,), accepted=ACCEPTED_TABLES
+            )
+    names = dict.fromkeys(name for record in records for name in record)
+    columns = [_record_column(str(name), [record.get(name) for record in records]) for name in names]
+    return _assemble(columns, [str(name) for name in names])
+
+
+def _record_column(name: str, values: list[Any]) -> pa.Array:
+    try:
+        return pa.array(values)
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ReadError(
+            f"values that have no common type ({error})",
+            source="contexts",
+            column=name,
+            accepted="numbers, booleans or strings, one kind a column, None where missing",
+        ) from error
+
+
+def _from_frame(data: object) -> pa.Table:
+    try:
+        frame = nw.from_native(data, eager_only=True)  # type: ignore[call-overload]
+    except TypeError as error:
+        hint = " Call collect() first." if hasattr(data, "collect") else ""
+        raise InputError(f"contexts: {type(data).__name__}. Accepted: {ACCEPTED_TABLES}.{hint}") from error
+    except nw.exceptions.NarwhalsError as error:
+        raise InputError(
+            f"contexts: a DataFrame that cannot be read ({' '.join(str(error).split())}). Accepted: {ACCEPTED_TABLES}."
+        ) from error
+    # Column by column, so that a pandas index does not slip in as a feature and a fault can be given its column.
+    columns = [_frame_column(str(series.name), series) for series in frame.iter_columns()]
+    return _assemble(columns, [str(name) for name in frame.columns])
+
+
+def _assemble(columns: list[Any], names: list[str]) -> pa.Table:
+    try:
+        return pa.table(columns, names=names)
+    except UnicodeError as error:
+        raise InputError("contexts: a column name that is not valid Unicode. Rename it.") from error
+
+
+def _frame_column(name: str, series: Any) -> Column:
+    try:
+        return series.to_arrow()
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        raise ReadError(
+            f"values that have no common type ({error})",
+            source="contexts",
+            column=name,
+            accepted="numbers, booleans or strings, one kind a column, null where missing",
+        ) from error
+
+
+def _as_arrow(texts: object) -> Column:
+    if isinstance(texts, pa.Array | pa.ChunkedArray):
+        return texts
+    if isinstance(texts, list | tuple | np.ndarray):
+        return pa.array(texts, from_pandas=True)
+    array: Column = nw.from_native(texts, series_only=True).to_arrow()  # type: ignore[call-overload]
+    return array
+
+
+def _large_strings(array: Column) -> pa.LargeStringArray:
+    if not holds_text(array.type):
+        raise TypeError(f"an array of {array.type}")
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    large = array.cast(pa.large_string())
+    # Files can hold strings that are not valid UTF-8, which nothing after this point expects.
+    large.validate(full=True)
+    return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
+
+
+def is_string(kind: pa.DataType) -> bool:
+    """Tell whether an Arrow type is one of its string types."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def holds_text(kind: pa.DataType) -> bool:
+    """Tell whether an array of an Arrow type can be read as strings or nulls without guessing."""
+    return is_string(kind.value_type if pa.types.is_dictionary(kind) else kind) or bool(pa.types.is_null(kind))
