@@ -1,0 +1,115 @@
+"""Ordered partitions as people write them -> flat records."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nasheval.arrays import Floats, Ints
+from nasheval.errors import InputError
+from nasheval.feedback.partition import Partition, weak
+from nasheval.feedback.records import Records
+from nasheval.feedback.tables import not_finite
+
+Written = Partition | Sequence[Sequence[Hashable]]
+
+
+@dataclass(frozen=True)
+class Assembled:
+    """Records with the names of their agents and voters."""
+
+    records: Records
+    agents: list[str]
+    voters: pa.Array | None
+
+
+def assemble(
+    partitions: Sequence[Written],
+    *,
+    agents: Sequence[str] | None,
+    propensity: Sequence[float] | None,
+    weight: Sequence[float] | None,
+    voter: Sequence[Hashable] | None,
+    context_of: Sequence[int] | None,
+) -> Assembled:
+    """Return the records of partitions, every column checked to have one value a partition."""
+    parts = [_as_partition(row, part) for row, part in enumerate(partitions)]
+    names = _agent_names(parts, agents)
+    per_record = {"propensity": propensity, "weight": weight, "voter": voter, "context_of": context_of}
+    for name, column in per_record.items():
+        if column is not None and len(column) != len(parts):
+            raise InputError(f"{name} has {len(column)} values, but there are {len(parts)} partitions; give one each.")
+    voters, voter_of = _coded(voter)
+    number = {name: i for i, name in enumerate(names)}
+    records = Records.build(
+        sizes=np.array([len(part.menu) for part in parts], np.int64),
+        agent=np.array([number[str(agent)] for part in parts for agent in part.menu], np.int64),
+        rank=np.array([b for part in parts for b, block in enumerate(part.blocks) for _ in block], np.int64),
+        zero=np.array([part.zero for part in parts], np.int8),
+        propensity=_numbers("propensity", propensity),
+        weight=_numbers("weight", weight),
+        voter=voter_of,
+    )
+    return Assembled(records, names, voters)
+
+
+def refuse_not_finite(contexts: pa.Table) -> None:
+    """Raise where a numeric context column holds NaN or infinity."""
+    for name in contexts.column_names:
+        bad = not_finite(contexts[name])
+        if bad.any():
+            row = int(bad.argmax())
+            raise InputError(
+                f"The context column {name!r} holds {contexts[name][row]} in row {row}; "
+                "accepted are finite numbers, or null where a value is missing."
+            )
+
+
+def _numbers(name: str, values: Sequence[float] | None) -> Floats | None:
+    try:
+        return None if values is None else np.array(values, np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"{name} holds something that is not a number; give one number a partition.") from None
+
+
+def _as_partition(row: int, part: Written) -> Partition:
+    try:
+        return part if isinstance(part, Partition) else weak(part)
+    except InputError as error:
+        raise InputError(f"Record {row}: {error}") from None
+    except TypeError:
+        raise InputError(
+            f"Record {row} is {part!r}; accepted is a Partition or nested sequences such as (('a',), ('b', 'c'))."
+        ) from None
+
+
+def _agent_names(parts: list[Partition], agents: Sequence[str] | None) -> list[str]:
+    seen: dict[str, int] = {}
+    for row, part in enumerate(parts):
+        for agent in part.menu:
+            seen.setdefault(str(agent), row)
+    if agents is None:
+        return sorted(seen)
+    known = {str(agent) for agent in agents}
+    for name, row in seen.items():
+        if name not in known:
+            raise InputError(
+                f"Record {row} names {name!r}, which is not among agents={listed([*agents])}; add it there."
+            )
+    return [str(agent) for agent in agents]
+
+
+def _coded(voter: Sequence[Hashable] | None) -> tuple[pa.Array | None, Ints | None]:
+    if voter is None:
+        return None, None
+    codes = pc.dictionary_encode(pa.array([None if v is None else str(v) for v in voter], pa.string()))
+    return codes.dictionary, np.asarray(pc.fill_null(codes.indices, -1))
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return the first few of some names, for a message."""
+    return ", ".join(map(str, names[:8])) + (f", ... ({len(names)} in all)" if len(names) > 8 else "")

@@ -1,0 +1,332 @@
+"""What a log covers and where it is thin: plain data that prints as tables."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from nasheval.arrays import Bools, Floats, Ints, n_pairs, pair_index
+from nasheval.feedback.base import Log
+from nasheval.feedback.menus import BEST_WORST, ORDER, PARTIAL, MenuCatalogue
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
+
+
+_ENOUGH = 10  # records of a pair that tell whether it was shown in both orders
+_BALANCED = (0.4, 0.6)  # shares of either order that count as about equal
+
+
+@dataclass(frozen=True)
+class PositionBias:
+    """The mean verdict for the agent shown earlier, with its standard error (0 is fair, +1 always wins).
+
+    Args:
+        mean: the mean verdict.
+        error: its standard error, clustered by record.
+        balanced: whether every pair with ten records or more was shown in either order about equally often, so that the
+            bias cancels in each of them.
+    """
+
+    mean: float
+    error: float
+    balanced: bool = False
+
+    @property
+    def clear(self) -> bool:
+        """Whether it is more than three standard errors from zero."""
+        return abs(self.mean) > 3 * self.error
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What a log covers.
+
+    Args:
+        agents: names.
+        n_contexts, n_records, n_voters: sizes; n_voters is None where voters are unknown.
+        empty_contexts: contexts without a record.
+        design, design_reason: how the log came about.
+        votes: (K, K) records that hold each pair.
+        margin: (K, K) mean verdict of each pair, NaN where it never met.
+        agent_votes: (K,) comparisons by agent, each record and opponent one.
+        wins, losses, ties, unasked: (K,) what they said, weighted; unasked are those whose order was not asked.
+        weighted: whether the records have weights.
+        components: groups of agents that comparisons connect.
+        never_won, never_lost: agents without a single win, or loss.
+        rare: names of menus with fewer than `rare_below` records, rarest first (at most 20), and how many there are.
+        could_not_meet: pairs never compared whose agents were never in the log at the same time.
+        position_bias: None where the order shown is unknown.
+    """
+
+    agents: tuple[str, ...]
+    n_contexts: int
+    n_records: int
+    n_voters: int | None
+    empty_contexts: int
+    design: str
+    design_reason: str
+    votes: Ints
+    margin: Floats
+    agent_votes: Ints
+    wins: Floats
+    losses: Floats
+    ties: Floats
+    unasked: Floats
+    weighted: bool
+    components: tuple[tuple[str, ...], ...]
+    never_won: tuple[str, ...]
+    never_lost: tuple[str, ...]
+    rare: tuple[str, ...]
+    n_rare: int
+    rare_below: int
+    n_menus: int
+    could_not_meet: tuple[tuple[str, str], ...]
+    position_bias: PositionBias | None
+
+    @property
+    def pairs_seen(self) -> int:
+        """Number of pairs compared at least once."""
+        return int((np.triu(self.votes, 1) > 0).sum())
+
+    @property
+    def share_of_pairs(self) -> float:
+        """Share of all pairs compared at least once."""
+        return self.pairs_seen / max(n_pairs(len(self.agents)), 1)
+
+    @property
+    def condorcet_winner(self) -> str | None:
+        """The agent whose pooled margin against every other is positive, if there is one."""
+        beats = (self.margin > 0).sum(axis=1) == len(self.agents) - 1
+        return self.agents[int(beats.argmax())] if len(self.agents) > 1 and beats.any() else None
+
+    def warnings(self) -> list[str]:
+        """Return what a user should know before trusting results from this log."""
+        return [text for text in _warnings(self) if text]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain values, ready for JSON."""
+        return {
+            "agents": list(self.agents),
+            "contexts": self.n_contexts,
+            "records": self.n_records,
+            "voters": self.n_voters,
+            "empty_contexts": self.empty_contexts,
+            "design": self.design,
+            "design_reason": self.design_reason,
+            "menus": self.n_menus,
+            "pairs_seen": self.pairs_seen,
+            "share_of_pairs": self.share_of_pairs,
+            "votes": self.votes.tolist(),
+            "margin": [[None if np.isnan(cell) else float(cell) for cell in row] for row in self.margin],
+            "components": [list(part) for part in self.components],
+            "never_won": list(self.never_won),
+            "never_lost": list(self.never_lost),
+            "rare_menus": self.n_rare,
+            "could_not_meet": [list(pair) for pair in self.could_not_meet],
+            "position_bias": None if self.position_bias is None else self.position_bias.mean,
+            "position_balanced": None if self.position_bias is None else self.position_bias.balanced,
+            "condorcet_winner": self.condorcet_winner,
+            "warnings": self.warnings(),
+        }
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the summary, the table of agents, and the warnings."""
+        yield _summary(self)
+        yield _agent_table(self)
+        from rich.text import Text
+
+        for warning in self.warnings():
+            yield Text.assemble(("!", "yellow"), " ", warning)  # an agent may be called "[bold]" or ":cat:"
+
+    def __str__(self) -> str:
+        from io import StringIO
+
+        from rich.console import Console
+
+        console = Console(file=StringIO(), width=110, color_system=None)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get()
+
+
+# -- measuring --------------------------------------------------------------------------------------------------------
+
+
+def measure(log: Log, *, rare: int) -> Coverage:
+    """Measure a log's coverage."""
+    counts, menus = log.pair_counts, log.menus
+    wins, losses = counts.wins.sum(axis=1), counts.wins.sum(axis=0)
+    seen = counts.votes.sum(axis=1) > 0
+    few = np.flatnonzero(menus.counts < rare)
+    few = few[np.argsort(menus.counts[few], kind="stable")]
+    return Coverage(
+        agents=log.agents,
+        n_contexts=log.n_contexts,
+        n_records=log.n_records,
+        n_voters=_voters(log),
+        empty_contexts=int((np.diff(log.context_offsets) == 0).sum()),
+        design=log.design,
+        design_reason=log.how_designed.reason,
+        votes=counts.votes,
+        margin=counts.margin,
+        agent_votes=counts.votes.sum(axis=1),
+        wins=wins,
+        losses=losses,
+        ties=counts.ties.sum(axis=1),
+        unasked=counts.censored.sum(axis=1),
+        weighted=log.records.weight is not None,
+        components=_components(log.agents, counts.votes),
+        never_won=_named(log.agents, seen & (wins == 0)),
+        never_lost=_named(log.agents, seen & (losses == 0)),
+        rare=tuple(f"{menu_name(menus, log.agents, int(m))}: {menus.counts[m]}" for m in few[:20]),
+        n_rare=len(few),
+        rare_below=rare,
+        n_menus=len(menus),
+        could_not_meet=_could_not_meet(log),
+        position_bias=_position_bias(log),
+    )
+
+
+def _voters(log: Log) -> int | None:
+    voter = log.records.voter
+    return None if log.voters is None or voter is None else len(np.unique(voter[voter >= 0]))
+
+
+def menu_name(menus: MenuCatalogue, agents: tuple[str, ...], menu: int) -> str:
+    """Return a menu as people would write it, with the form of the question unless it is to rank all."""
+    form = int(menus.form[menu])
+    asked = {ORDER: "", BEST_WORST: " (best and worst)", PARTIAL: " (some ranked)", 1: " (best)"}
+    return "{" + ", ".join(agents[a] for a in menus.members(menu)) + "}" + asked.get(form, f" (best {form})")
+
+
+def _named(agents: tuple[str, ...], which: Bools) -> tuple[str, ...]:
+    return tuple(agents[i] for i in np.flatnonzero(which))
+
+
+def _components(agents: tuple[str, ...], votes: Ints) -> tuple[tuple[str, ...], ...]:
+    if not agents:
+        return ()
+    count, label = connected_components(csr_array(votes > 0), directed=False)
+    parts = [_named(agents, label == part) for part in range(count)]
+    return tuple(sorted(parts, key=len, reverse=True))
+
+
+def _could_not_meet(log: Log) -> tuple[tuple[str, str], ...]:
+    """Return pairs that never met because one agent had left before the other came."""
+    time = log.records.time
+    if time is None or not np.isfinite(time).any():
+        return ()
+    when = np.repeat(time, log.records.sizes)
+    known = np.isfinite(when)
+    first, last = np.full(log.n_agents, np.inf), np.full(log.n_agents, -np.inf)
+    np.minimum.at(first, log.records.agent[known], when[known])
+    np.maximum.at(last, log.records.agent[known], when[known])
+    apart = (last[:, None] < first[None, :]) | (last[None, :] < first[:, None])
+    apart &= np.isfinite(first)[:, None] & np.isfinite(first)[None, :]  # of the others no time is known
+    never = np.triu(apart & (log.pair_counts.votes == 0), 1)
+    return tuple((log.agents[j], log.agents[k]) for j, k in np.argwhere(never))
+
+
+def _position_bias(log: Log) -> PositionBias | None:
+    """Return the mean verdict for the earlier shown of each pair, its error clustered by record."""
+    if log.records.shown is None or not log.n_records:
+        return None
+    sums, pairs = np.zeros(log.n_records), np.zeros(log.n_records)
+    lower_first = np.zeros(n_pairs(log.n_agents))
+    for rows, entries in log.records.by_size():
+        left, right = np.triu_indices(entries.shape[1], 1)
+        agent, block, shown = (column[entries] for column in (log.records.agent, log.records.block, log.records.shown))
+        order = np.sign(shown[:, right] - shown[:, left])
+        sums[rows] = (np.sign(block[:, right] - block[:, left]) * order).sum(axis=1)
+        pairs[rows] = len(left)
+        pair = pair_index(agent[:, left], agent[:, right], log.n_agents)
+        lower_first += np.bincount(pair[order > 0], minlength=len(lower_first))
+    weight = log.records.weights
+    total = float((weight * pairs).sum())
+    mean = float((weight * sums).sum() / total)
+    error = float(np.sqrt((weight**2 * (sums - mean * pairs) ** 2).sum()) / total)
+    return PositionBias(mean, error, _balanced(lower_first, log.pair_counts.votes))
+
+
+def _balanced(lower_first: Floats, votes: Ints) -> bool:
+    """Tell whether every pair with enough records was shown in both orders about equally often."""
+    seen = votes[np.triu_indices(len(votes), 1)]
+    enough = seen >= _ENOUGH
+    share = lower_first[enough] / seen[enough]
+    return bool(enough.any() and (share >= _BALANCED[0]).all() and (share <= _BALANCED[1]).all())
+
+
+# -- showing ----------------------------------------------------------------------------------------------------------
+
+
+def _summary(cover: Coverage) -> str:
+    voters = f", {cover.n_voters:,} voters" if cover.n_voters is not None else ""
+    lines = [
+        f"[bold]{cover.n_records:,}[/] records at [bold]{cover.n_contexts:,}[/] contexts, "
+        f"[bold]{len(cover.agents)}[/] agents, {cover.n_menus:,} menus{voters}",
+        f"pairs compared: {cover.pairs_seen:,} of {n_pairs(len(cover.agents)):,} ({cover.share_of_pairs:.0%}), "
+        f"{_spread(cover)} votes a pair (least, median, most)",
+        f"design: [bold]{cover.design}[/] ({cover.design_reason})",
+    ]
+    if cover.position_bias is not None:
+        bias = cover.position_bias
+        lines.append(f"position: the agent shown earlier leads by {bias.mean:+.3f} ± {1.96 * bias.error:.3f}")
+    return "\n".join(lines)
+
+
+def _spread(cover: Coverage) -> str:
+    votes = cover.votes[np.triu_indices(len(cover.agents), 1)]
+    return ", ".join(f"{x:,.0f}" for x in (votes.min(), np.median(votes), votes.max())) if len(votes) else "0"
+
+
+def _agent_table(cover: Coverage, most: int = 25) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    said = cover.wins + cover.losses + cover.ties + cover.unasked
+    share = np.divide(cover.wins - cover.losses, said, out=np.zeros(len(said)), where=said > 0)
+    order = np.argsort(-share, kind="stable")
+    title = "Agents, by mean verdict pooled over all contexts"
+    table = Table(
+        title=title if len(order) <= most else f"{title} (first {most} of {len(order)})", title_justify="left"
+    )
+    counts = {"won": cover.wins, "lost": cover.losses, "tied": cover.ties}
+    counts |= {"not asked": cover.unasked} if cover.unasked.any() else {}
+    weighted, digits = (" (weighted)", 1) if cover.weighted else ("", 0)
+    table.add_column("agent", overflow="fold")
+    headers = ["comparisons", *(name + weighted for name in counts), "mean verdict", "opponents"]
+    for name in headers:
+        table.add_column(name, justify="right")
+    for i in order[:most]:
+        numbers = (f"{column[i]:,.{digits}f}" for column in counts.values())
+        met = int((cover.votes[i] > 0).sum())
+        table.add_row(Text(cover.agents[i]), f"{cover.agent_votes[i]:,}", *numbers, f"{share[i]:+.3f}", str(met))
+    return table
+
+
+def _warnings(cover: Coverage) -> list[str]:
+    bias, missing = cover.position_bias, n_pairs(len(cover.agents)) - cover.pairs_seen
+    return [
+        f"{missing:,} pairs were never compared: their payoff rests on the outcome model alone" if missing else "",
+        f"the comparisons fall into {len(cover.components)} groups that never meet (such as "
+        f"{_few(cover.components[1])}): results across groups are not identified" if len(cover.components) > 1 else "",
+        f"never won: {_few(cover.never_won)}" if cover.never_won else "",
+        f"never lost: {_few(cover.never_lost)}" if cover.never_lost else "",
+        f"{cover.n_rare:,} of {cover.n_menus:,} menus have fewer than {cover.rare_below} records "
+        f"(rarest: {cover.rare[0]})" if cover.n_rare else "",
+        f"{len(cover.could_not_meet):,} pairs could not meet: one agent left before the other came "
+        f"(such as {' and '.join(cover.could_not_meet[0])})" if cover.could_not_meet else "",
+        f"the agent shown earlier is {'favoured' if bias.mean > 0 else 'disfavoured'} by {abs(bias.mean):.3f}: "
+        + ("both orders were shown about equally often, so it cancels out" if bias.balanced
+           else "show both orders, or model the position") if bias is not None and bias.clear else "",
+    ]  # fmt: skip
+
+
+def _few(names: tuple[str, ...], most: int = 4) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,0 +1,147 @@
+"""The menu catalogue Q: which sets of agents were compared, in which form, how often."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields
+from functools import cached_property
+from math import prod
+
+import numpy as np
+
+from nasheval.arrays import Ints, n_pairs, offsets_of, pair_index, readonly, runs
+from nasheval.errors import InputError
+from nasheval.feedback.partition import Zero
+from nasheval.feedback.records import Records
+
+# Forms of a question. E[Z] differs between them on the same agents, so they are part of a menu's key.
+ORDER, BEST_WORST, PARTIAL = 0, -1, -2  # rank all (ties allowed); best and worst; rank as many as you like
+# A form r > 0 is the question "choose the best r".
+
+_DENSE = 1 << 22  # keys below this are counted in a table rather than sorted
+
+
+@dataclass(frozen=True)
+class MenuCatalogue:
+    """The menus of a log, each a set of agents and a form of question.
+
+    Args:
+        offsets: (M + 1,) agents of menu m are agent[offsets[m]:offsets[m + 1]].
+        agent: agent numbers, ascending inside a menu.
+        form: (M,) ORDER, BEST_WORST, PARTIAL, or r for "choose the best r".
+        of_record: (n,) the menu of each record.
+        n_agents: K.
+    """
+
+    offsets: Ints
+    agent: Ints
+    form: Ints
+    of_record: Ints
+    n_agents: int
+
+    def __post_init__(self) -> None:
+        for field in fields(self):
+            if field.name != "n_agents":
+                object.__setattr__(self, field.name, readonly(getattr(self, field.name)))
+
+    def __len__(self) -> int:
+        return len(self.form)
+
+    @property
+    def sizes(self) -> Ints:
+        """(M,) number of agents in each menu."""
+        return np.diff(self.offsets)
+
+    @cached_property
+    def counts(self) -> Ints:
+        """(M,) number of records on each menu."""
+        return readonly(np.bincount(self.of_record, minlength=len(self)))
+
+    def members(self, menu: int) -> Ints:
+        """Return the agent numbers of one menu."""
+        return self.agent[self.offsets[menu] : self.offsets[menu + 1]]
+
+    @cached_property
+    def _by_pair(self) -> tuple[Ints, Ints]:
+        pairs, menus = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
+        for size in np.unique(self.sizes):
+            rows = np.flatnonzero(self.sizes == size)
+            agents = self.agent[runs(self.offsets[:-1][rows], self.sizes[rows])].reshape(len(rows), size)
+            left, right = np.triu_indices(size, 1)
+            pairs.append(pair_index(agents[:, left], agents[:, right], self.n_agents).ravel())
+            menus.append(np.repeat(rows, len(left)))
+        pair, menu = np.concatenate(pairs), np.concatenate(menus)
+        order = np.lexsort((menu, pair))
+        counts = np.bincount(pair, minlength=n_pairs(self.n_agents))
+        return readonly(offsets_of(counts)), readonly(menu[order])
+
+    def of_pair(self, j: int, k: int) -> Ints:
+        """Return Q_jk: the menus that hold both agents, ascending."""
+        j, k = min(j, k), max(j, k)
+        if not 0 <= j < k < self.n_agents:
+            raise InputError(f"Agents {j} and {k} are no pair; accepted are two numbers from 0 to {self.n_agents - 1}.")
+        starts, menus = self._by_pair
+        pair = int(pair_index(np.array(j), np.array(k), self.n_agents))
+        return menus[starts[pair] : starts[pair + 1]]
+
+    def pairs(self) -> tuple[Ints, Ints]:
+        """Return (offsets, menus): pair p, numbered by `pair_index`, has menus[offsets[p]:offsets[p + 1]]."""
+        return self._by_pair
+
+
+def catalogue(records: Records, n_agents: int) -> MenuCatalogue:
+    """List the distinct (agents, form) of the records, smallest menus first, then by agents, then by form."""
+    form = forms(records)
+    of_record = np.zeros(len(records), np.int32)
+    sizes, agents, menu_form, n_menus = [], [], [], 0
+    for rows, entries in records.by_size():
+        members, asked, place = _distinct(records.agent[entries], form[rows], n_agents)
+        of_record[rows] = place + n_menus
+        n_menus += len(asked)
+        sizes.append(np.full(len(asked), entries.shape[1]))
+        agents.append(members.ravel())
+        menu_form.append(asked)
+    joined = [np.concatenate(part) if part else np.zeros(0, np.int16) for part in (sizes, agents, menu_form)]
+    return MenuCatalogue(offsets_of(joined[0]), joined[1], joined[2], of_record, n_agents)
+
+
+def forms(records: Records) -> Ints:
+    """Return the form of question behind each record, read off its blocks and its `Zero` code."""
+    form = np.where(records.zero == Zero.LAST, PARTIAL, ORDER).astype(np.int16)
+    censored = np.flatnonzero(records.zero == Zero.CENSORED)
+    if len(censored):
+        starts, sizes = records.offsets[:-1][censored], records.sizes[censored]
+        blocks = records.block[runs(starts, sizes)]
+        owner = np.repeat(np.arange(len(censored)), sizes)
+        three = np.bincount(owner[blocks == 2], minlength=len(censored)) > 0
+        chosen = np.bincount(owner[blocks == 0], minlength=len(censored))
+        form[censored] = np.where(three, BEST_WORST, chosen)
+    return form
+
+
+def _distinct(members: Ints, form: Ints, n_agents: int) -> tuple[Ints, Ints, Ints]:
+    """Return the distinct rows of (agents, form), and for each input row which of them it is."""
+    low, high = int(form.min(initial=0)), int(form.max(initial=0))
+    radix = [*([n_agents] * members.shape[1]), high - low + 1]
+    bound = prod(radix)  # exact, where a float would overflow on a menu of 200
+    if bound >= 2**62:
+        rows, place = np.unique(np.column_stack([members, form]), axis=0, return_inverse=True)
+        return rows[:, :-1], rows[:, -1].astype(np.int16), place.ravel()
+    key = np.zeros(len(members), np.int64)
+    for column, base in zip([*members.T, form - low], radix, strict=True):
+        key *= base
+        key += column
+    keys, place = _unique_keys(key, bound)
+    asked, rest = keys % radix[-1] + low, keys // radix[-1]
+    columns = []
+    for _ in range(members.shape[1]):
+        columns.append(rest % n_agents)
+        rest = rest // n_agents
+    return np.stack(columns[::-1], axis=1).astype(members.dtype), asked.astype(np.int16), place
+
+
+def _unique_keys(key: Ints, bound: int) -> tuple[Ints, Ints]:
+    if bound > min(_DENSE, 8 * len(key)):
+        return np.unique(key, return_inverse=True)
+    present = np.bincount(key, minlength=bound) > 0
+    keys = np.flatnonzero(present)
+    return keys, (np.cumsum(present) - 1)[key]

@@ -1,0 +1,58 @@
+"""Which contexts go into which part of a split."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nasheval.arrays import Array, Bools, Ints
+from nasheval.errors import InputError
+from nasheval.feedback.base import Log, column_list
+
+
+def first_part(log: Log, fraction: float, *, seed: int, by: str | None) -> Bools:
+    """Return (n_contexts,) which contexts belong to the first part.
+
+    Args:
+        by: None: at random; "time": the earliest first; a context column: equal values stay together.
+    """
+    if not 0 < fraction < 1:
+        raise InputError(f"The fraction is {fraction}; accepted is a number between 0 and 1, such as 0.8.")
+    groups = None if by in (None, "time") else _groups(log, str(by))
+    order = _order(log, np.random.default_rng(seed), by, groups)
+    chosen = np.zeros(log.n_contexts, bool)
+    chosen[order[: round(fraction * log.n_contexts)]] = True
+    return chosen if groups is None else _whole_groups(chosen, order, groups)
+
+
+def _order(log: Log, rng: np.random.Generator, by: str | None, groups: Ints | None) -> Ints:
+    if groups is not None:
+        return np.argsort(rng.permutation(int(groups.max(initial=0)) + 1)[groups], kind="stable")
+    return np.argsort(_first_seen(log), kind="stable") if by == "time" else rng.permutation(log.n_contexts)
+
+
+def _first_seen(log: Log) -> Array:
+    if log.records.time is None:
+        raise InputError("This log has no times; name the column when reading (time='tstamp') to split by time.")
+    first = np.full(log.n_contexts, np.inf)
+    np.minimum.at(first, log.context_of, np.nan_to_num(log.records.time, nan=np.inf))
+    return first
+
+
+def _groups(log: Log, column: str) -> Ints:
+    if column not in log.contexts.column_names:
+        raise InputError(f"There is no context column {column!r}; this log has {column_list(log.contexts)}.")
+    values = log.contexts[column]
+    try:
+        plain = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
+        codes = pc.dictionary_encode(plain.combine_chunks())
+    except pa.ArrowException:
+        raise InputError(f"The context column {column!r} holds {values.type}; split by a plain column.") from None
+    return np.asarray(pc.fill_null(codes.indices, len(codes.dictionary)))
+
+
+def _whole_groups(chosen: Bools, order: Ints, groups: Ints) -> Bools:
+    """Give the group that the cut went through to the side that holds more of it."""
+    last = groups[order[chosen[order]][-1]] if chosen.any() else -1
+    return np.where(groups == last, chosen[groups == last].mean() >= 0.5, chosen) if last >= 0 else chosen
