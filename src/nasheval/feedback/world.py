@@ -1,0 +1,395 @@
+"""`SyntheticWorld`: the paper's simulation (appendix "Simulated agent-evaluation dataset"), whose truth is known."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
+from functools import cached_property
+from math import isfinite
+from typing import Any, Literal, get_args
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nasheval.arrays import Array, Floats, Ints, int_dtype, offsets_of, pair_index, readonly, runs
+from nasheval.errors import InputError
+from nasheval.feedback import fields
+from nasheval.feedback.design import DesignName
+from nasheval.feedback.fields import FourierField, Menu, Performance, SelectionLaw
+from nasheval.feedback.log import Feedback
+from nasheval.feedback.menus import MenuCatalogue
+from nasheval.feedback.records import Records
+
+Modality = Literal["pairwise", "ranking", "winner"]
+Selection = Literal["inclusion", "one"]
+
+_MODALITIES, _SELECTIONS = get_args(Modality), get_args(Selection)
+_DESIGN: dict[Selection, DesignName] = {"inclusion": "inclusion", "one": "draws"}
+_CELLS = 1 << 23  # numbers held for one chunk of contexts: 64 MB as float64
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The true outcome regressions mu0 at n contexts, one column for each pair j < k of each menu.
+
+    Args:
+        catalogue: the M menus and their forms, in the order of the catalogue of a log that asks all of them.
+        menu: (P,) the menu of each column, ascending.
+        pairs: (P, 2) its agents j < k, in the order (0, 1), (0, 2), ..., (1, 2), ... inside a menu.
+        values: (n, P) mu^m_0,jk(x) = E[Z^m_jk | X = x].
+    """
+
+    catalogue: MenuCatalogue
+    menu: Ints
+    pairs: Ints
+    values: Floats
+
+    @property
+    def menus(self) -> list[Menu]:
+        """The M menus as tuples of agent numbers."""
+        return fields.tuples(self.catalogue)
+
+    def columns_of(self, log: Feedback) -> Ints:
+        """Return the column of each pair verdict of a log of this world, (len(log.verdicts),)."""
+        number = {menu: m for m, menu in enumerate(self.menus)}
+        place = np.array([number[menu] for menu in fields.tuples(log.menus)], np.int64)[log.menus.of_record]
+        starts = np.searchsorted(self.menu, np.arange(len(self.catalogue)))
+        sizes = log.records.sizes.astype(np.int64)
+        return runs(starts[place], sizes * (sizes - 1) // 2)
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticWorld:
+    """Agents, voters and contexts whose payoffs, outcome regressions and propensities are known exactly.
+
+    The nine settings of a seed (three modalities, one, three or five voters) share the fields, the specialisation, the
+    selection direction, the voter pool and the contexts; what one call draws depends on no other call. The defaults are
+    those of Table syn-config.
+
+    Args:
+        seed: of everything that is drawn.
+        agents: K, named a0, a1, ...
+        dim: d, the length of a context.
+        groups: number of criterion groups.
+        criteria: criteria in a group, so p = groups * criteria.
+        features: D, Fourier features of a field.
+        length_scale: of the fields.
+        calibration: number of contexts on which the fields are standardised.
+        amplitudes: (a_s, a_c, a_h) of shared quality, specialisation and criterion variation.
+        offsets: o_g for each group; None: ceil(g K / groups), which is (0, 2, 4) for five agents.
+        epsilon: share of a voter's weight that is spread over all criteria.
+        alpha: Dirichlet concentration of the rest, inside the voter's preferred group.
+        e_min: lowest inclusion probability of a menu.
+        e_max: highest inclusion probability of a menu.
+        eta: scale of the selection logit.
+        menus: for some modalities the menus to ask, as tuples of agent numbers. Otherwise "pairwise" asks all pairs;
+            "ranking" a cyclic catalogue of triples (the paper's five for K = 5); "winner" all triples for K <= 10, for
+            more agents three random relabellings of the ranking catalogue, so that a pair is in about three menus.
+    """
+
+    seed: int = 70
+    _: KW_ONLY
+    agents: int = 5
+    dim: int = 5
+    groups: int = 3
+    criteria: int = 4
+    features: int = 128
+    length_scale: float = 0.5
+    calibration: int = 4096
+    amplitudes: tuple[float, float, float] = (1.0, 2.0, 0.15)
+    offsets: tuple[int, ...] | None = None
+    epsilon: float = 0.1
+    alpha: float = 20.0
+    e_min: float = 0.25
+    e_max: float = 0.75
+    eta: float = 2.0
+    menus: Mapping[Modality, Sequence[Sequence[int]]] | None = None
+
+    def __post_init__(self) -> None:
+        counts = {"seed": 0, "agents": 3, "dim": 1, "groups": 1, "criteria": 1, "features": 1, "calibration": 2}
+        for name, least in counts.items():
+            object.__setattr__(self, name, _whole(name, getattr(self, name), least))
+        _require_number("length_scale", self.length_scale, above=0)
+        _require_number("alpha", self.alpha, above=0)
+        _require_number("epsilon", self.epsilon, least=0, most=1)
+        _require_number("e_max", self.e_max, above=0, most=1)
+        _require_number("e_min", self.e_min, above=0, most=self.e_max)
+        _require_number("eta", self.eta)
+        object.__setattr__(self, "amplitudes", _sequence("amplitudes", self.amplitudes, 3, float))
+        if self.offsets is not None:
+            object.__setattr__(self, "offsets", _sequence("offsets", self.offsets, self.groups, int))
+        object.__setattr__(self, "menus", _checked(self.menus, self.agents))
+
+    # -- what is drawn once -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def performance(self) -> Performance:
+        """The agents' performance vectors r_j(x), as a function of (n, d) contexts (Eq. syn-vector-performance)."""
+        calibration = self._rng(fields.CALIBRATION).random((self.calibration, self.dim))
+        shared, criterion = (
+            FourierField.draw(self._rng(key), outputs, self.features, self.length_scale, calibration)
+            for key, outputs in ((fields.SHARED, self.agents), (fields.CRITERION, self.agents * self._p))
+        )
+        places = self._rng(fields.PERMUTATION).permutation(self.agents)
+        offsets = self.offsets or fields.default_offsets(self.agents, self.groups)
+        profiles = fields.specialization(places, offsets, self.criteria)
+        return Performance(shared, criterion, profiles, self.amplitudes)
+
+    @cached_property
+    def selection(self) -> SelectionLaw:
+        """How menus come to be asked (Eq. syn-selection)."""
+        direction = self._rng(fields.DIRECTION).standard_normal(self.dim)
+        by_agent = self._rng(fields.DIRECTIONS).standard_normal((self.agents, self.dim))
+        return SelectionLaw(self.e_min, self.e_max, self.eta, readonly(direction), readonly(by_agent))
+
+    def voter_weights(self, voters: int) -> Floats:
+        """Return w_v, (V, p), of the first V voters of the pool (Eq. syn-voter-weights)."""
+        return fields.voter_weights(
+            self._rng(fields.POOL),
+            _whole("voters", voters, 1),
+            groups=self.groups,
+            criteria=self.criteria,
+            epsilon=self.epsilon,
+            alpha=self.alpha,
+        )
+
+    def contexts(self, n: int = 20_000) -> Floats:
+        """Return the first n training contexts, (n, d), uniform on the unit cube."""
+        return readonly(self._rng(fields.TRAIN).random((_whole("n", n, 1), self.dim)))
+
+    def test_contexts(self, n: int = 4096) -> Floats:
+        """Return the first n test contexts, (n, d), uniform on the unit cube."""
+        return readonly(self._rng(fields.TEST).random((_whole("n", n, 1), self.dim)))
+
+    def catalogue(self, modality: Modality) -> MenuCatalogue:
+        """Return the menus of a modality, smallest first and then by agents, with their forms of question."""
+        return self._catalogues[_choice("modality", modality, _MODALITIES)]
+
+    @cached_property
+    def _catalogues(self) -> dict[str, MenuCatalogue]:
+        given: Any = self.menus  # `_checked` made a dictionary of it
+        menus = fields.default_menus(self.agents, self._rng(fields.MENUS)) | given
+        return {name: fields.listed(menus[name], self.agents, winner=name == "winner") for name in _MODALITIES}
+
+    # -- a log --------------------------------------------------------------------------------------------------------
+
+    def feedback(
+        self,
+        modality: Modality,
+        voters: int = 3,
+        n: int = 20_000,
+        *,
+        selection: Selection = "inclusion",
+        known_propensity: bool = False,
+        reveal_voters: bool = False,
+    ) -> Feedback:
+        """Return a log of n contexts with columns x0, x1, ... (appendix section "Menus, selection, and feedback").
+
+        Args:
+            modality: "pairwise" tells the better of two, "ranking" the order of a menu, "winner" only its best agent.
+            voters: size of the population; each record samples one of them.
+            n: number of contexts; those that are asked no menu are kept.
+            selection: "inclusion" asks each menu with probability e0(x), "one" draws exactly one menu a context.
+            known_propensity: write the true propensity of each record into the log.
+            reveal_voters: write the voter of each record (v0, v1, ...) into the log.
+        """
+        X, population = self.contexts(n), _whole("voters", voters, 1)
+        context_of, sizes, agent, rank, voter, propensity = self._draw(
+            X, modality, population, selection, known_propensity
+        )
+        records = Records.build(
+            sizes=sizes,
+            agent=agent,
+            rank=rank,
+            zero=fields.zero_codes(modality, sizes),
+            propensity=propensity if known_propensity else None,
+            voter=voter if reveal_voters else None,
+        )
+        return Feedback.from_records(
+            records,
+            agents=[f"a{j}" for j in range(self.agents)],
+            contexts=pa.table({f"x{c}": np.ascontiguousarray(X[:, c]) for c in range(self.dim)}),
+            context_of=context_of,
+            voters=pa.array([f"v{v}" for v in range(population)]) if reveal_voters else None,
+            design=_DESIGN[selection],
+        )
+
+    def _draw(self, X: Floats, modality: Modality, voters: int, selection: Selection, known: bool) -> tuple[Array, ...]:
+        """Return context, size, agents, ranks, voter and (if known) propensity of all records; agents, ranks flat."""
+        menus, weights = self.catalogue(modality), self.voter_weights(voters)
+        key = (_MODALITIES.index(modality), voters, _SELECTIONS.index(_choice("selection", selection, _SELECTIONS)))
+        asking, answering = (self._rng(fields.RECORDS, *key, part) for part in range(2))
+        width = 4 * (len(menus.agent) if selection == "inclusion" else len(menus))
+        parts = []
+        for rows in self._chunks(len(X), voters, width):
+            context, menu, propensity = self._ask(X[rows], menus, selection, asking)
+            voter = (answering.random(len(menu)) * voters).astype(int_dtype(voters))
+            agent, rank = fields.answers(self._places(X[rows], weights), menus, modality, context, menu, voter)
+            sizes = menus.sizes.astype(int_dtype(self.agents))[menu]
+            kept = propensity if known else np.zeros(0)
+            parts.append(((context + rows.start).astype(np.int32), sizes, agent, rank, voter, kept))
+        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+
+    def _ask(
+        self, X: Floats, menus: MenuCatalogue, selection: Selection, rng: np.random.Generator
+    ) -> tuple[Ints, Ints, Floats]:
+        """Return context, menu and propensity of each question, contexts ascending."""
+        if selection == "inclusion":
+            e = self.selection.inclusion(X)
+            context, menu = np.nonzero(rng.random((len(X), len(menus))) < e[:, None])
+            return context, menu, e[context]
+        e, context = self.selection.one(X, menus), np.arange(len(X))
+        below = np.cumsum(e, axis=1) <= rng.random((len(X), 1))
+        menu = np.minimum(below.sum(axis=1), len(menus) - 1)  # the last sum may fall short of one by rounding
+        return context, menu, e[context, menu]
+
+    # -- the truth ----------------------------------------------------------------------------------------------------
+
+    def utilities(self, X: npt.ArrayLike, voters: int = 3) -> Floats:
+        """Return u_vj(x), (n, V, K), at contexts X, (n, d) (Eq. syn-voter-utility)."""
+        points, weights = self._points(X), self.voter_weights(voters)
+        out = np.empty((len(points), len(weights), self.agents))
+        for rows in self._chunks(len(points), voters):
+            out[rows] = self._utilities(points[rows], weights)
+        return out
+
+    def propensity(
+        self, X: npt.ArrayLike, modality: Modality | None = None, *, selection: Selection = "inclusion"
+    ) -> Floats:
+        """Return the true propensities at contexts X, (n, d) (Eq. syn-selection).
+
+        Args:
+            modality: whose menus; needed for selection="one" only.
+            selection: "inclusion": e0(x), (n,), the same for every menu; "one": (n, M), rows sum to one.
+        """
+        points = self._points(X)
+        if _choice("selection", selection, _SELECTIONS) == "inclusion":
+            return self.selection.inclusion(points)
+        if modality is None:
+            raise InputError("modality is None; with selection='one' the menus matter: give modality='pairwise' or so.")
+        return self.selection.one(points, self.catalogue(modality))
+
+    def outcome(self, X: npt.ArrayLike, modality: Modality, voters: int = 3) -> Outcome:
+        """Return the true outcome regressions mu0 at contexts X, (n, d) (Eqs. syn-latent-margin, syn-winner-truth)."""
+        points, menus = self._points(X), self.catalogue(modality)
+        menu, left, right = fields.pairs_of_menus(menus)
+        values = np.empty((len(points), len(menu)))
+        for rows, totals in self._totals(points, modality, voters):
+            values[rows] = totals / voters
+        return Outcome(menus, menu, np.stack([menus.agent[left], menus.agent[right]], axis=1), readonly(values))
+
+    def payoff(self, X: npt.ArrayLike, modality: Modality, voters: int = 3) -> Floats:
+        """Return the exact game A(x), (n, K, K), at contexts X, (n, d) (Eq. syn-menu-game)."""
+        points, menus = self._points(X), self.catalogue(modality)
+        _, left, right = fields.pairs_of_menus(menus)
+        pair = pair_index(menus.agent[left], menus.agent[right], self.agents)
+        order, count = np.argsort(pair, kind="stable"), np.bincount(pair)  # every pair has a menu: no count is zero
+        j, k = np.triu_indices(self.agents, 1)
+        out = np.zeros((len(points), self.agents, self.agents))
+        for rows, totals in self._totals(points, modality, voters):
+            margin = np.add.reduceat(totals[:, order], offsets_of(count)[:-1], axis=1) / (count * voters)
+            out[rows, j, k], out[rows, k, j] = margin, 0.0 - margin  # no negative zeros
+        return out
+
+    def condorcet_winner(self, X: npt.ArrayLike, voters: int = 3) -> Ints:
+        """Return the agent that beats every other by majority at each context, (n,); -1 where there is none."""
+        beats_all = (self.payoff(X, "pairwise", voters) > 0).sum(axis=2) == self.agents - 1
+        return np.where(beats_all.any(axis=1), beats_all.argmax(axis=1), -1)
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    @property
+    def _p(self) -> int:
+        return self.groups * self.criteria
+
+    def _rng(self, *key: int) -> np.random.Generator:
+        return fields.stream(self.seed, *key)
+
+    def _utilities(self, X: Floats, weights: Floats) -> Floats:
+        r = self.performance(X).reshape(-1, self._p)  # one large product is faster than n small ones
+        return (r @ weights.T).reshape(len(X), self.agents, -1).transpose(0, 2, 1)
+
+    def _places(self, X: Floats, weights: Floats) -> Ints:
+        return fields.preference_places(self._utilities(X, weights))
+
+    def _totals(self, X: Floats, modality: Modality, voters: int) -> Iterator[tuple[slice, Ints]]:
+        """Yield rows of X and the verdicts of each pair of each menu summed over voters: whole numbers, so exact."""
+        menus, weights = self.catalogue(modality), self.voter_weights(voters)
+        _, left, right = fields.pairs_of_menus(menus)
+        for rows in self._chunks(len(X), voters, len(left) * (1 + voters // 3)):
+            told = fields.told(self._places(X[rows], weights)[:, :, menus.agent], menus.offsets, modality)
+            yield rows, np.sign(told[:, :, right] - told[:, :, left]).sum(axis=1, dtype=np.int32)
+
+    def _chunks(self, n: int, voters: int, more: int = 0) -> Iterator[slice]:
+        """Yield slices of contexts for which about `_CELLS` numbers are held at once, `more` of them a context."""
+        step = max(1, _CELLS // (self.features + self.agents * (self._p + 2 * voters) + more))
+        return (slice(start, min(start + step, n)) for start in range(0, n, step))
+
+    def _points(self, X: npt.ArrayLike) -> Floats:
+        try:
+            points = np.asarray(X, np.float64)
+        except (TypeError, ValueError):
+            raise InputError(f"X is {type(X).__name__}; accepted is an (n, {self.dim}) array of numbers.") from None
+        if points.ndim != 2 or points.shape[1] != self.dim:
+            raise InputError(
+                f"X has shape {points.shape}; accepted is (n, {self.dim}), one row a context, as `test_contexts` gives."
+            )
+        if not np.isfinite(points).all():
+            raise InputError("X holds NaN or infinity; accepted are finite numbers: leave those rows out.")
+        return points
+
+
+# -- arguments --------------------------------------------------------------------------------------------------------
+
+
+def _checked(menus: Any, agents: int) -> dict[str, list[Menu]]:
+    """Return the given catalogues with sorted menus; raise for one that cannot be asked or misses a pair."""
+    if not isinstance(menus, Mapping | None):
+        raise InputError(f"menus is {menus!r}; accepted is a mapping such as {{'ranking': [(0, 1, 2), ...]}}.")
+    return {
+        _choice("A key of menus", modality, _MODALITIES): fields.checked_menus(given, agents, modality)
+        for modality, given in (menus or {}).items()
+    }
+
+
+def _whole(name: str, value: Any, least: int) -> int:
+    try:
+        number = operator.index(value)
+    except TypeError:
+        number = least - 1
+    if isinstance(value, bool) or number < least:
+        raise InputError(f"{name} is {value!r}; accepted is a whole number of {least} or more.")
+    return number
+
+
+def _require_number(
+    name: str, value: Any, *, above: float = -np.inf, least: float = -np.inf, most: float = np.inf
+) -> None:
+    try:
+        good = isfinite(value) and above < value and least <= value <= most
+    except (TypeError, OverflowError):
+        good = False
+    if not good:
+        limits = [f"above {above:g}"] * (above > -np.inf) + [f"of at least {least:g}"] * (least > -np.inf)
+        accepted = " and ".join(limits + [f"of at most {most:g}"] * (most < np.inf))
+        raise InputError(f"{name} is {value!r}; accepted is a finite number{' ' * bool(accepted)}{accepted}.")
+
+
+def _sequence(name: str, values: Any, length: int, kind: type) -> tuple[Any, ...]:
+    try:
+        listed = tuple(values)
+        good = len(listed) == length and all(isfinite(v) and kind(v) == v for v in listed)
+    except (TypeError, OverflowError):
+        good = False
+    if not good:
+        what = "whole" if kind is int else "finite"
+        raise InputError(f"{name} is {values!r}; accepted is a tuple of {length} {what} numbers.")
+    return tuple(kind(v) for v in listed)
+
+
+def _choice(name: str, value: Any, accepted: tuple[str, ...]) -> Any:
+    if value not in accepted:
+        raise InputError(f"{name} is {value!r}; accepted is one of {', '.join(map(repr, accepted))}.")
+    return value
