@@ -153,3 +153,18 @@ def test_the_lists_of_pairs_cannot_be_written_to() -> None:
     for part in log_of(duel("a", "b", "a")).menus.pairs():
         with pytest.raises(ValueError, match="read-only"):
             part[0] = 1
+
+
+@quick
+@given(logs(has=()))
+def test_columns_are_the_pairs_of_every_menu_and_verdicts_find_theirs(plain: Plain) -> None:
+    log = build(plain)
+    columns, verdicts = log.menus.columns, log.verdicts
+    expected = [(m, j, k) for m in range(len(log.menus)) for j, k in combinations(log.menus.members(m).tolist(), 2)]
+    assert list(zip(columns.menu.tolist(), columns.j.tolist(), columns.k.tolist(), strict=True)) == expected
+    assert log.menus.agent[columns.left].tolist() == columns.j.tolist()
+    assert log.menus.agent[columns.right].tolist() == columns.k.tolist()
+    column = log.menus.column_of_verdict
+    assert columns.j[column].tolist() == verdicts.j.tolist()
+    assert columns.k[column].tolist() == verdicts.k.tolist()
+    assert columns.menu[column].tolist() == log.menus.of_record[verdicts.record].tolist()

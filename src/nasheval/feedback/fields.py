@@ -254,15 +254,6 @@ def tuples(catalogue: MenuCatalogue) -> list[Menu]:
     return [tuple(agent[start:end]) for start, end in pairwise(offsets)]
 
 
-def pairs_of_menus(catalogue: MenuCatalogue) -> tuple[Ints, Ints, Ints]:
-    """Return for each pair j < k of each menu (menu, entry of j, entry of k), entries counting catalogue.agent."""
-    inside = {size: np.stack(np.triu_indices(size, 1)) for size in set(catalogue.sizes.tolist())}
-    sizes, starts = catalogue.sizes.tolist(), catalogue.offsets.tolist()
-    entries = [start + inside[size] for start, size in zip(starts, sizes, strict=False)]
-    left, right = np.concatenate(entries, axis=1)
-    return np.repeat(np.arange(len(catalogue)), [part.shape[1] for part in entries]), left, right
-
-
 def _menu(agents: Iterable[int]) -> Menu:
     return tuple(sorted(int(agent) for agent in agents))
 

@@ -21,6 +21,30 @@ _DENSE = 1 << 22  # keys below this are counted in a table rather than sorted
 
 
 @dataclass(frozen=True)
+class PairColumns:
+    """One column for each pair j < k of each menu: how outcome regressions mu^m_jk are laid out.
+
+    Args:
+        offsets: (M + 1,) columns of menu m are offsets[m]:offsets[m + 1], in the order (0, 1), (0, 2), ..., (1, 2), ...
+        menu: (P,) menu of each column, ascending.
+        left, right: (P,) where its agents stand in the catalogue's `agent`.
+        j, k: (P,) its agents, j < k.
+        pair: (P,) the number of that pair among all pairs of agents (`pair_index`).
+    """
+
+    offsets: Ints
+    menu: Ints
+    left: Ints
+    right: Ints
+    j: Ints
+    k: Ints
+    pair: Ints
+
+    def __len__(self) -> int:
+        return len(self.menu)
+
+
+@dataclass(frozen=True)
 class MenuCatalogue:
     """The menus of a log, each a set of agents and a form of question.
 
@@ -59,6 +83,27 @@ class MenuCatalogue:
     def members(self, menu: int) -> Ints:
         """Return the agent numbers of one menu."""
         return self.agent[self.offsets[menu] : self.offsets[menu + 1]]
+
+    @cached_property
+    def columns(self) -> PairColumns:
+        """The pairs of every menu, one column each."""
+        sizes = self.sizes.astype(np.int64)
+        offsets = offsets_of(sizes * (sizes - 1) // 2)
+        left, right = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]), np.int64)
+        for size in np.unique(sizes):
+            rows = np.flatnonzero(sizes == size)
+            one, other = np.triu_indices(int(size), 1)
+            place = offsets[rows][:, None] + np.arange(len(one))
+            left[place], right[place] = self.offsets[rows][:, None] + one, self.offsets[rows][:, None] + other
+        j, k = self.agent[left].astype(np.int64), self.agent[right].astype(np.int64)
+        menu = np.repeat(np.arange(len(self)), np.diff(offsets))
+        return PairColumns(offsets, menu, left, right, j, k, pair_index(j, k, self.n_agents))
+
+    @cached_property
+    def column_of_verdict(self) -> Ints:
+        """The column of each pair verdict of the log, verdicts in the order of `pair_verdicts`."""
+        offsets = self.columns.offsets
+        return runs(offsets[:-1][self.of_record], np.diff(offsets)[self.of_record])
 
     @cached_property
     def _by_pair(self) -> tuple[Ints, Ints]:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nasheval.arrays import Array, Floats, Ints, int_dtype, offsets_of, pair_index, readonly, runs
+from nasheval.arrays import Array, Floats, Ints, int_dtype, offsets_of, readonly, runs
 from nasheval.errors import InputError
 from nasheval.feedback import fields
 from nasheval.feedback.design import DesignName
@@ -274,17 +274,16 @@ class SyntheticWorld:
     def outcome(self, X: npt.ArrayLike, modality: Modality, voters: int = 3) -> Outcome:
         """Return the true outcome regressions mu0 at contexts X, (n, d) (Eqs. syn-latent-margin, syn-winner-truth)."""
         points, menus = self._points(X), self.catalogue(modality)
-        menu, left, right = fields.pairs_of_menus(menus)
-        values = np.empty((len(points), len(menu)))
+        columns = menus.columns
+        values = np.empty((len(points), len(columns)))
         for rows, totals in self._totals(points, modality, voters):
             values[rows] = totals / voters
-        return Outcome(menus, menu, np.stack([menus.agent[left], menus.agent[right]], axis=1), readonly(values))
+        return Outcome(menus, columns.menu, np.stack([columns.j, columns.k], axis=1), readonly(values))
 
     def payoff(self, X: npt.ArrayLike, modality: Modality, voters: int = 3) -> Floats:
         """Return the exact game A(x), (n, K, K), at contexts X, (n, d) (Eq. syn-menu-game)."""
         points, menus = self._points(X), self.catalogue(modality)
-        _, left, right = fields.pairs_of_menus(menus)
-        pair = pair_index(menus.agent[left], menus.agent[right], self.agents)
+        pair = menus.columns.pair
         order, count = np.argsort(pair, kind="stable"), np.bincount(pair)  # every pair has a menu: no count is zero
         j, k = np.triu_indices(self.agents, 1)
         out = np.zeros((len(points), self.agents, self.agents))
@@ -317,7 +316,7 @@ class SyntheticWorld:
     def _totals(self, X: Floats, modality: Modality, voters: int) -> Iterator[tuple[slice, Ints]]:
         """Yield rows of X and the verdicts of each pair of each menu summed over voters: whole numbers, so exact."""
         menus, weights = self.catalogue(modality), self.voter_weights(voters)
-        _, left, right = fields.pairs_of_menus(menus)
+        left, right = menus.columns.left, menus.columns.right
         for rows in self._chunks(len(X), voters, len(left) * (1 + voters // 3)):
             told = fields.told(self._places(X[rows], weights)[:, :, menus.agent], menus.offsets, modality)
             yield rows, np.sign(told[:, :, right] - told[:, :, left]).sum(axis=1, dtype=np.int32)
