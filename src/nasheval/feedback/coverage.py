@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
 
+_MATRIX = 10  # more agents than this do not fit on a line
 _ENOUGH = 10  # records of a pair that tell whether it was shown in both orders
 _BALANCED = (0.4, 0.6)  # shares of either order that count as about equal
 
@@ -136,10 +137,13 @@ class Coverage:
         }
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the summary, the table of agents, and the warnings."""
+        """Draw the summary, the tables of agents and of pairs, and the warnings."""
+        from rich.text import Text
+
         yield _summary(self)
         yield _agent_table(self)
-        from rich.text import Text
+        if 2 < len(self.agents) <= _MATRIX:
+            yield _pair_table(self)
 
         for warning in self.warnings():
             yield Text.assemble(("!", "yellow"), " ", warning)  # an agent may be called "[bold]" or ":cat:"
@@ -289,18 +293,16 @@ def _agent_table(cover: Coverage, most: int = 25) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    said = cover.wins + cover.losses + cover.ties + cover.unasked
-    share = np.divide(cover.wins - cover.losses, said, out=np.zeros(len(said)), where=said > 0)
-    order = np.argsort(-share, kind="stable")
+    share, order = _pooled(cover)
     title = "Agents, by mean verdict pooled over all contexts"
     table = Table(
         title=title if len(order) <= most else f"{title} (first {most} of {len(order)})", title_justify="left"
     )
     counts = {"won": cover.wins, "lost": cover.losses, "tied": cover.ties}
     counts |= {"not asked": cover.unasked} if cover.unasked.any() else {}
-    weighted, digits = (" (weighted)", 1) if cover.weighted else ("", 0)
+    weight, digits = ("weight\n", 1) if cover.weighted else ("", 0)
     table.add_column("agent", overflow="fold")
-    headers = ["comparisons", *(name + weighted for name in counts), "mean verdict", "opponents"]
+    headers = ["comparisons", *(weight + name for name in counts), "mean\nverdict", "opponents"]
     for name in headers:
         table.add_column(name, justify="right")
     for i in order[:most]:
@@ -308,6 +310,32 @@ def _agent_table(cover: Coverage, most: int = 25) -> Table:
         met = int((cover.votes[i] > 0).sum())
         table.add_row(Text(cover.agents[i]), f"{cover.agent_votes[i]:,}", *numbers, f"{share[i]:+.3f}", str(met))
     return table
+
+
+def _pooled(cover: Coverage) -> tuple[Floats, Ints]:
+    """Return the mean verdict of each agent over all its comparisons, and the agents by it, best first."""
+    said = cover.wins + cover.losses + cover.ties + cover.unasked
+    share = np.divide(cover.wins - cover.losses, said, out=np.zeros(len(said)), where=said > 0)
+    return share, np.argsort(-share, kind="stable")
+
+
+def _pair_table(cover: Coverage) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    order = _pooled(cover)[1]
+    table = Table(title="Row against column, votes", title_justify="left")
+    table.add_column("", overflow="fold")
+    for place in range(len(order)):
+        table.add_column(str(place + 1), justify="right")
+    for place, j in enumerate(order):
+        cells = ["" if j == k else _pair_cell(cover, j, k) for k in order]
+        table.add_row(Text(f"{place + 1} {cover.agents[j]}"), *cells)
+    return table
+
+
+def _pair_cell(cover: Coverage, j: int, k: int) -> str:
+    return f"{cover.margin[j, k]:+.2f}\n{cover.votes[j, k]:,}" if cover.votes[j, k] else "never\nmet"
 
 
 def _warnings(cover: Coverage) -> list[str]:

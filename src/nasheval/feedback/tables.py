@@ -10,8 +10,8 @@ from nasheval.arrays import Bools
 
 
 def one_line(error: BaseException) -> str:
-    """Return an exception's message on one line, without its final full stop."""
-    return " ".join(str(error).split()).rstrip(".")
+    """Return an exception's message on one line, without its final full stop; its name where it has none."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
 def is_text(kind: pa.DataType) -> bool:

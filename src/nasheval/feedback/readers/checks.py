@@ -1,0 +1,122 @@
+"""Row checks that every reader shares: find all that is wrong, then raise it or leave it out and say so."""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
+from typing import Literal
+
+import numpy as np
+
+from nasheval.arrays import Array, Bools
+from nasheval.errors import InputError, ReadError
+from nasheval.feedback.report import Problem
+
+OnError = Literal["raise", "skip"]
+COUNTED = 10_000  # values that a message looks through; beyond that it gives no counts
+_SHOWN_ROWS = 5
+
+
+class RowChecks:
+    """Collects the bad rows of one table.
+
+    Args:
+        source: name of the file or object, for messages.
+        n_rows: rows of the table.
+        on_error: "raise" or "skip".
+    """
+
+    def __init__(self, source: str, n_rows: int, on_error: OnError) -> None:
+        if on_error not in ("raise", "skip"):
+            raise InputError(f"on_error is {on_error!r}; accepted are 'raise' and 'skip'.")
+        self.source, self.on_error = source, on_error
+        self.bad = np.zeros(n_rows, bool)
+        self.unwanted = np.zeros(n_rows, bool)
+        self.problems: list[Problem] = []
+        self.dropped: dict[str, int] = {}
+
+    def reject(self, rows: Bools, what: str, *, column: str | None = None, accepted: str = "", fix: str = "") -> None:
+        """Mark rows as bad, with the reason; rows the user does not want are let be."""
+        rows = rows & ~self.unwanted
+        if rows.any():
+            first = tuple(int(row) + 1 for row in np.flatnonzero(rows)[:_SHOWN_ROWS])
+            self.problems.append(Problem(what, first, int(rows.sum()), column, accepted, fix))
+            self.bad |= rows
+
+    def leave_out(self, rows: Bools, reason: str) -> None:
+        """Leave rows out because the user asked for it."""
+        rows = rows & ~self.unwanted
+        if rows.any():
+            self.dropped[reason] = self.dropped.get(reason, 0) + int(rows.sum())
+            self.unwanted |= rows
+
+    def settle(self) -> Bools:
+        """Raise the first problem, or say what is skipped; return (n_rows,) the rows to keep."""
+        if self.problems and self.on_error == "raise":
+            raise self.problems[0].error(self.source, others=len(self.problems) - 1)
+        for problem in self.problems:
+            print(f"skipped: {problem.line(self.source)}", file=sys.stderr)
+        return ~(self.bad | self.unwanted)
+
+    def nothing_left(self, *, of: str, accepted: str) -> ReadError:
+        """Return the error for a table of which every row or ballot was left out, with the reasons."""
+        reasons = [f"{reason} ({count:,})" for reason, count in self.dropped.items()]
+        reasons += [f"{problem.what} ({problem.total:,})" for problem in self.problems]
+        return ReadError(
+            f"no usable {of} is left: {'; '.join(reasons)}",
+            source=self.source,
+            accepted=accepted,
+            fix="mend the rows, or ask for fewer of them to be left out",
+        )
+
+
+def shown_values(values: Sequence[object] | Array, *, most: int = 4) -> str:
+    """Return the most frequent of some values with their counts, for a message; None is "nothing"."""
+    counts = Counter(map(_shown, values[:COUNTED])).most_common()
+    complete = len(values) <= COUNTED
+    listed = [text + (f" ({count:,}x)" if count > 1 and complete else "") for text, count in counts[:most]]
+    more = f" and {len(counts) - most} more" if complete else " and others"
+    return ", ".join(listed) + (more if len(counts) > most else "")
+
+
+def _shown(value: object) -> str:
+    if value is None:
+        return "nothing"
+    return repr(short(value)) if isinstance(value, str) else short(str(value))
+
+
+def short(text: str, width: int = 40) -> str:
+    """Return the beginning of a text that may be too long for a message."""
+    return text if len(text) <= width else text[: width - 3] + "..."
+
+
+def need_columns(wanted: dict[str, str], names: list[str], source: str) -> None:
+    """Raise where a column that plays a part is not there, naming the nearest that is."""
+    for role, column in wanted.items():
+        if column not in names:
+            hint = f"did you mean {near[0]!r}? " if (near := nearest(column, names)) else ""
+            raise ReadError(
+                f"there is no column {column!r} for {role}=",
+                source=source,
+                accepted=f"its columns, {listed(names)}",
+                fix=f"{hint}Pass one of its columns as {role}=" if hint else f"pass one of its columns as {role}=",
+            )
+
+
+def nearest(name: object, names: Sequence[str]) -> list[str]:
+    """Return the one of some names that a misspelt one is closest to, or nothing."""
+    return get_close_matches(str(name), names, n=1, cutoff=0.6)
+
+
+def listed(names: Sequence[str], most: int = 20) -> str:
+    """Return the first of some names, for a message."""
+    return (", ".join(map(repr, names[:most])) or "none") + (", ..." if len(names) > most else "")
+
+
+def several(names: object, argument: str) -> list[str]:
+    """Return an argument that lists names; a single string is not such a list."""
+    if isinstance(names, str) or not isinstance(names, Iterable):
+        raise InputError(f"{argument} is {names!r}; accepted is a list of names, such as {argument}=['x', 'y'].")
+    return [str(name) for name in names]

@@ -1,0 +1,172 @@
+"""What a row says beside its verdict: context, prompt, context id, voter, time, propensity, weight."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nasheval.arrays import Ints
+from nasheval.errors import InputError
+from nasheval.feedback.readers.arena import TAGS, first_of_json_lists, prompts, tag_column, tag_paths
+from nasheval.feedback.readers.checks import RowChecks, listed, need_columns, several
+from nasheval.feedback.readers.grouping import (
+    Contexts,
+    Join,
+    group_rows,
+    joined_columns,
+    open_join,
+    refuse_bad_contexts,
+    refuse_id_disagreement,
+    uniform_text,
+)
+from nasheval.feedback.readers.sources import Source
+from nasheval.feedback.readers.values import names_in, numeric_column, raw_values, time_column
+from nasheval.feedback.tables import coded
+
+ROLES = ("context_id", "voter", "time", "propensity", "weight")
+
+
+@dataclass(frozen=True)
+class Covariates:
+    """The columns a reader takes beside the verdicts; make it with `resolve`.
+
+    Args:
+        context: names of the context columns, as users write them.
+        tags: those of them that are leaves of the nested category tags, with their paths.
+        text: name of the prompt in the contexts, and `text_column` the column it comes from.
+        json_text: whether that column holds JSON lists of turns.
+        roles: column of each of `ROLES` that is used.
+        join: a second table, and `from_join` the columns that come from it.
+    """
+
+    context: tuple[str, ...]
+    tags: dict[str, tuple[str, ...]]
+    text: str | None
+    text_column: str | None
+    json_text: bool
+    roles: dict[str, str]
+    join: Join | None
+    from_join: tuple[str, ...]
+
+    @staticmethod
+    def resolve(
+        source: Source,
+        *,
+        context: Sequence[str] | str | None,
+        text: str | None,
+        join: Any,
+        roles: dict[str, str | None],
+        prompt: str | None = None,
+        json_text: bool = False,
+    ) -> Covariates:
+        """Find every column that is asked for, or say which is missing.
+
+        Args:
+            prompt: the column that holds the prompt in this kind of file; text="prompt" means it.
+        """
+        joined = open_join(join)
+        elsewhere = [name for name in (joined.source.names if joined else []) if name not in source.names]
+        tags = tag_paths(source.schema.field(TAGS).type) if TAGS in source.names else {}
+        names = [context] if isinstance(context, str) else list(dict.fromkeys(several(context or (), "context")))
+        for name in names:
+            need_columns({"context": name}, [*source.names, *tags, *elsewhere], source.label)
+        used = {role: column for role, column in roles.items() if column}
+        need_columns({**used, **({"join": joined.left} if joined else {})}, source.names, source.label)
+        column = prompt if text == "prompt" and text not in [*source.names, *elsewhere] and prompt else text
+        if column:
+            need_columns({"text": column}, [*source.names, *elsewhere], source.label)
+        wanted = [*names, *([column] if column and column not in names else [])]
+        if joined and not set(wanted) & set(elsewhere):
+            raise InputError(
+                f"join= brings no column: name those that {joined.source.label} adds with context= or text= "
+                f"({listed(elsewhere)})."
+            )
+        return Covariates(
+            context=tuple(name for name in names if name != text),
+            tags={name: tags[name] for name in names if name in tags and name not in source.names},
+            text=text,
+            text_column=column,
+            json_text=json_text and column == prompt,
+            roles=used,
+            join=joined,
+            from_join=tuple(name for name in wanted if name in elsewhere),
+        )
+
+    def columns(self) -> list[str]:
+        """Return the columns of the log to read."""
+        keys = [*self.roles.values(), *([self.join.left] if self.join else [])]
+        own = [*self.context, *([self.text_column] if self.text_column else [])]
+        plain = [name for name in own if name not in self.tags and name not in self.from_join]
+        return [*keys, *plain, *([TAGS] if self.tags else [])]
+
+    def as_text(self) -> set[str]:
+        """Return the columns that must not be taken for numbers: ids, names and prompts."""
+        named = [self.roles.get("context_id"), self.roles.get("voter"), self.text_column]
+        return {name for name in [*named, self.join.left if self.join else None] if name}
+
+    def contexts(self, checks: RowChecks, table: pa.Table) -> pa.Table:
+        """Return the context columns and the prompt, one row for each row of the log."""
+        found: dict[str, pa.ChunkedArray] = {}
+        other = None
+        if self.join and self.from_join:
+            other = joined_columns(checks, self.join, table, list(self.from_join))
+        for name in self.context:
+            if name in self.tags:
+                found[name] = tag_column(table[TAGS], self.tags[name])
+            else:
+                found[name] = other[name] if other is not None and name in self.from_join else table[name]
+        if self.text and self.text_column:
+            raw = other if other is not None and self.text_column in self.from_join else table
+            found[self.text] = self._prompts(checks, raw[self.text_column])
+        refuse_bad_contexts(checks, pa.table(found))
+        contexts = pa.table({name: uniform_text(column) for name, column in found.items()})
+        if ids := self.roles.get("context_id"):
+            refuse_id_disagreement(checks, contexts, names_in(table, ids, checks.source), ids)
+        return contexts
+
+    def _prompts(self, checks: RowChecks, column: pa.ChunkedArray) -> pa.ChunkedArray:
+        said, bad = (first_of_json_lists if self.json_text else prompts)(column)
+        accepted = "a JSON list of strings" if self.json_text else "text, or a list of {role, content} messages"
+        if bad.any():
+            what = f"the prompt cannot be read: found {raw_values(column, bad)}"
+            fix = "correct the prompt, or leave prompts out with text=None"
+            checks.reject(bad, what, column=self.text_column, accepted=accepted, fix=fix)
+        return said
+
+    def record_columns(self, checks: RowChecks, table: pa.Table) -> dict[str, Any]:
+        """Return propensity, weight, time and voter, one value a row, with the voters' names under "voters"."""
+        found: dict[str, Any] = {}
+        if name := self.roles.get("propensity"):
+            accepted = "a probability above 0 and at most 1"
+            found["propensity"] = numeric_column(
+                checks, table[name], name, role="propensity", accepted=accepted, low=0.0, high=1.0
+            )
+        if name := self.roles.get("weight"):
+            accepted = "a finite number above 0"
+            found["weight"] = numeric_column(checks, table[name], name, role="weight", accepted=accepted, low=0.0)
+        if name := self.roles.get("time"):
+            found["time"] = time_column(checks, table[name], name)
+        if name := self.roles.get("voter"):
+            who = names_in(table, name, checks.source)
+            found["voters"], found["voter"] = who.dictionary, np.asarray(who.indices.fill_null(-1)).astype(np.int32)
+        return found
+
+    def group(self, table: pa.Table, contexts: pa.Table, rows: Ints) -> Contexts:
+        """Return the contexts of some rows of the log, and which context each of those rows belongs to."""
+        where, everything = pa.array(rows), len(rows) == table.num_rows
+        ids = coded(table[self.roles["context_id"]]) if "context_id" in self.roles else None
+        if not everything:
+            ids = ids.take(where) if ids is not None else None
+            contexts = contexts.take(where) if contexts.num_columns else contexts
+        return group_rows(contexts, len(rows), ids=ids, text=self.text)
+
+    def described(self) -> dict[str, str]:
+        """Return which column plays which part, for a report."""
+        parts = {**self.roles, "text": self.text_column or "", "context": ", ".join(self.context)}
+        if self.join:
+            parts["join"] = f"{self.join.left} = {self.join.right} of {self.join.source.label}"
+        return {role: name for role, name in parts.items() if name}

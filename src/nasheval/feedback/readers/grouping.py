@@ -1,0 +1,179 @@
+"""Rows -> contexts: by an id, by the same prompt, else one context a row; and columns joined from a second file."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nasheval.arrays import Ints
+from nasheval.errors import InputError, ReadError
+from nasheval.feedback.readers.arena import TAGS, tag_paths
+from nasheval.feedback.readers.checks import RowChecks, listed, need_columns, short
+from nasheval.feedback.readers.sources import Source, open_source
+from nasheval.feedback.readers.values import is_null, names_in, raw_values
+from nasheval.feedback.tables import coded, is_text, not_finite
+
+
+@dataclass(frozen=True)
+class Contexts:
+    """One row a context, and the context of each row of the log."""
+
+    table: pa.Table
+    of_row: Ints
+
+
+def refuse_bad_contexts(checks: RowChecks, table: pa.Table) -> None:
+    """Reject rows whose numeric context is NaN or infinite, and columns that are no context at all."""
+    for name in table.column_names:
+        column = table[name]
+        if not _is_plain(column.type):
+            leaves = [*tag_paths(column.type)] if name == TAGS else []
+            plain = f"name its leaves instead: {listed(leaves)}" if leaves else "flatten it into plain columns first"
+            raise ReadError(
+                f"a context column cannot be of type {short(str(column.type), 60)}",
+                source=checks.source,
+                column=name,
+                accepted="numbers, booleans, text, categories or dates",
+                fix=f"leave the column out of the context, or {plain}",
+            )
+        bad = not_finite(column)
+        if bad.any():
+            accepted = "finite numbers, or nothing where a value is missing"
+            found = f"found {raw_values(column, bad)} in a numeric context"
+            fix = "correct the value, or make it null where it is missing"
+            checks.reject(bad, found, column=name, accepted=accepted, fix=fix)
+
+
+def _is_plain(kind: pa.DataType) -> bool:
+    if pa.types.is_dictionary(kind):
+        return _is_plain(kind.value_type)
+    kinds = ("boolean", "integer", "floating", "decimal", "null", "date", "timestamp")
+    return is_text(kind) or any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)
+
+
+def uniform_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return text, also in categories, as large strings: what a file is stored as must not tell logs apart."""
+    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
+    return column.cast(pa.large_string()) if is_text(kind) else column
+
+
+def refuse_id_disagreement(checks: RowChecks, table: pa.Table, ids: pa.DictionaryArray, id_name: str) -> None:
+    """Reject rows that share a context id with an earlier row but not its context."""
+    checks.reject(
+        is_null(pa.chunked_array([ids])),
+        "there is no context id",
+        column=id_name,
+        accepted="an id in every row",
+        fix="fill in the id",
+    )
+    _, first, place = np.unique(codes_of(ids), return_index=True, return_inverse=True)
+    for name in table.column_names:
+        values = codes_of(table[name])
+        checks.reject(
+            values != values[first[place]],
+            f"the value differs from that of an earlier row with the same {id_name!r}",
+            column=name,
+            accepted="one value a context id",
+            fix=f"correct the value, leave {name!r} out of the context, or leave out context_id",
+        )
+
+
+def group_rows(table: pa.Table, n_rows: int, *, ids: pa.DictionaryArray | None, text: str | None) -> Contexts:
+    """Make one context of the rows that share an id, or a prompt with all its covariates; else one of each row."""
+    if ids is None and text is None:
+        return Contexts(table, np.arange(n_rows, dtype=np.int32))
+    key = codes_of(ids) if ids is not None else _combined_codes(table, str(text))
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    rows = table.take(pa.array(first[order])) if table.num_columns else table
+    return Contexts(rows, number[place.ravel()])
+
+
+def codes_of(column: pa.ChunkedArray | pa.DictionaryArray) -> Ints:
+    """Return (n,) equal numbers for equal values; every null is one value of its own kind."""
+    if pa.types.is_dictionary(column.type):
+        indices = column.indices if isinstance(column, pa.DictionaryArray) else coded(column).indices
+        return np.asarray(indices.fill_null(-1)).astype(np.int64) + 1
+    joined = column.combine_chunks()
+    encoded = pc.dictionary_encode(joined, null_encoding="encode")
+    return np.asarray(encoded.indices).astype(np.int64)
+
+
+def _combined_codes(table: pa.Table, text: str) -> Ints:
+    key = codes_of(table[text])
+    missing = is_null(table[text])
+    key[missing] = key.max(initial=0) + 1 + np.arange(int(missing.sum()))  # an unknown prompt is like no other
+    for name in table.column_names:
+        if name != text:
+            values = codes_of(table[name])
+            key = np.unique(key * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1].ravel()
+    return key
+
+
+# -- a second file ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Join:
+    """Columns that come from a second table.
+
+    Args:
+        source: the second table.
+        left: key column in the log.
+        right: key column in the second table.
+    """
+
+    source: Source
+    left: str
+    right: str
+
+
+def open_join(join: Any) -> Join | None:
+    """Read `join=(table, "key")` or `join=(table, "left key", "right key")`."""
+    if join is None:
+        return None
+    if not isinstance(join, tuple | list) or len(join) not in (2, 3):
+        raise InputError(
+            "join takes (table, key), or (table, key in the log, key in the table); the table may be a path: "
+            "join=('prompts.parquet', 'prompt_id')."
+        )
+    opened = Join(open_source(join[0]), str(join[1]), str(join[-1]))
+    need_columns({"join": opened.right}, opened.source.names, opened.source.label)
+    return opened
+
+
+def joined_columns(checks: RowChecks, join: Join, table: pa.Table, columns: list[str]) -> pa.Table:
+    """Return columns of the second table, one row for each row of the log."""
+    other = join.source.read([join.right, *columns], text=[join.right])
+    theirs, mine = names_in(other, join.right, join.source.label), names_in(table, join.left, checks.source)
+    rows = np.asarray(theirs.indices.fill_null(-1))
+    seen = np.bincount(rows[rows >= 0], minlength=len(theirs.dictionary))
+    if (seen > 1).any():
+        raise ReadError(
+            f"the key {theirs.dictionary[int(seen.argmax())].as_py()!r} stands in {int(seen.max()):,} rows",
+            source=join.source.label,
+            column=join.right,
+            rows=tuple(int(row) + 1 for row in np.flatnonzero(rows == int(seen.argmax()))[:5]),
+            total=int(seen.max()),
+            accepted="each key once",
+            fix="join on a column that is unique there",
+        )
+    row_of = np.full(len(theirs.dictionary) + 1, -1)
+    row_of[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
+    at = np.asarray(pc.index_in(mine.dictionary, theirs.dictionary).fill_null(len(theirs.dictionary)))
+    found = np.append(row_of[at], -1)[np.asarray(mine.indices.fill_null(len(mine.dictionary)))]
+    checks.reject(
+        found < 0,
+        f"found {raw_values(table[join.left], found < 0)}, which is not a key of {join.source.label}",
+        column=join.left,
+        accepted=f"keys that stand in its column {join.right!r}",
+        fix="add the missing rows there",
+    )
+    wide = pa.table({name: uniform_text(other[name]) for name in columns})  # repeated text outgrows 32-bit offsets
+    return wide.take(pa.array(np.maximum(found, 0)))

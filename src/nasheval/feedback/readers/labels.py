@@ -1,0 +1,184 @@
+"""Vote labels -> who won. An unknown label is an error, never a tie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nasheval.arrays import Bools, Ints
+from nasheval.errors import InputError
+from nasheval.feedback.readers.checks import RowChecks, shown_values
+from nasheval.feedback.readers.values import raw_values, to_numbers
+
+FIRST, SECOND, TIE, BOTH_BAD, DROP, UNKNOWN = range(6)
+MEANINGS = {"a": FIRST, "b": SECOND, "tie": TIE, "both_bad": BOTH_BAD, "drop": DROP}
+NAMES = ("a", "b", "tie", "both_bad", "drop", "unknown")
+
+_KNOWN = {
+    **dict.fromkeys(("model_a", "a", "left", "first"), FIRST),
+    **dict.fromkeys(("model_b", "b", "right", "second"), SECOND),
+    "tie": TIE,
+    **dict.fromkeys(("both_bad", "bothbad", "both bad", "tie (bothbad)", "tie (both bad)"), BOTH_BAD),
+}
+ACCEPTED = (
+    "'model_a', 'model_b', 'tie', 'both_bad' (also 'a', 'b', 'left', 'right', 'first', 'second', 'tie (bothbad)'), "
+    "or the name of one of the two agents"
+)
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """Who won each row: (n,) codes FIRST ... UNKNOWN; and what each raw label was taken to mean, with its count."""
+
+    code: Ints
+    labels: dict[str, tuple[str, int]]
+
+
+def read_labels(
+    checks: RowChecks,
+    column: pa.DictionaryArray,
+    name: str,
+    *,
+    first: pa.DictionaryArray,
+    second: pa.DictionaryArray,
+    labels: Mapping[Any, str] | None,
+) -> Outcomes:
+    """Return who won, by the user's labels, the usual ones, or the winner's own name."""
+    given = _given(labels)
+    values = [str(value) for value in column.dictionary.to_pylist()]
+    codes = np.asarray(column.indices.fill_null(len(values)))
+    meaning = np.array(
+        [given.get(v, _KNOWN.get(v.strip().lower(), UNKNOWN)) for v in values] + [given.get(None, UNKNOWN)]
+    )
+    _refuse_ambiguous(checks, codes, [v if v not in given else None for v in values], meaning, first, second, name)
+    outcome = meaning[codes].astype(np.int8)
+    by_name = _by_name(outcome == UNKNOWN, codes, values, first, second)
+    outcome = np.where(by_name >= 0, by_name, outcome).astype(np.int8)
+    _refuse_unknown(checks, outcome == UNKNOWN, codes, [*values, None], name, labels)
+    return Outcomes(outcome, _counted(codes, values, meaning, by_name))
+
+
+def _given(labels: Mapping[Any, str] | None) -> dict[str | None, int]:
+    """Return what the user's labels mean, by the text that a column shows for them."""
+    if labels is not None and not isinstance(labels, Mapping):
+        raise InputError(f"labels is {labels!r}; accepted is what each label means, such as labels={{'draw': 'tie'}}.")
+    found: dict[str | None, int] = {}
+    for label, meaning in (labels or {}).items():
+        if not isinstance(meaning, str) or meaning not in MEANINGS:
+            raise InputError(
+                f"labels maps {label!r} to {meaning!r}; accepted are 'a' (the first agent won), 'b', 'tie', 'both_bad' "
+                "and 'drop' (leave such rows out)."
+            )
+        shown = [str(label).lower(), str(label)] if isinstance(label, bool) else [_plain(label)]
+        found.update(dict.fromkeys(shown, MEANINGS[meaning]))
+    return found
+
+
+def _plain(label: object) -> str | None:
+    """Return a label as Arrow spells it: 1.0 is "1"."""
+    if isinstance(label, float) and label.is_integer():
+        return str(int(label))
+    return None if label is None else str(label)
+
+
+def _by_name(
+    open_rows: Bools, codes: Ints, values: list[str], first: pa.DictionaryArray, second: pa.DictionaryArray
+) -> Ints:
+    """Return FIRST or SECOND in open rows whose label is the name of that agent, -1 elsewhere."""
+    found = np.full(len(codes), -1, np.int8)
+    if not open_rows.any():
+        return found
+    number: dict[str, int] = {}
+    label = np.array([number.setdefault(value.strip(), len(number)) for value in values] + [-2])[codes]
+    for side, agents in ((FIRST, first), (SECOND, second)):
+        known = [number.get(str(name).strip(), -1) for name in agents.dictionary.to_pylist()]
+        agent = np.array([*known, -1])[np.asarray(agents.indices.fill_null(len(known)))]
+        found[open_rows & (agent == label)] = side
+    return found
+
+
+def _refuse_ambiguous(
+    checks: RowChecks,
+    codes: Ints,
+    values: list[str | None],
+    meaning: Ints,
+    first: pa.DictionaryArray,
+    second: pa.DictionaryArray,
+    name: str,
+) -> None:
+    """Refuse an agent called like a label ("tie", "a"): its name as a winner could mean two things."""
+    agents = {str(agent).strip() for side in (first, second) for agent in side.dictionary.to_pylist()}
+    twofold = [v is not None and v.strip() in agents and m != UNKNOWN for v, m in zip(values, meaning, strict=False)]
+    if any(twofold):
+        label = values[twofold.index(True)]
+        checks.reject(
+            np.array([*twofold, False])[codes],
+            f"{label!r} is both a label and the name of an agent",
+            column=name,
+            accepted="labels that are no agent's name",
+            fix=f"rename the agent, or say what the label means with labels={{{label!r}: ...}}",
+        )
+
+
+def _refuse_unknown(
+    checks: RowChecks,
+    unknown: Bools,
+    codes: Ints,
+    values: list[str | None],
+    name: str,
+    labels: Mapping[Any, str] | None,
+) -> None:
+    if not unknown.any():
+        return
+    seen = np.array(values, object)[codes[unknown]]
+    example = next((label for label in seen if label is not None), None)
+    mean = "'a', 'b', 'tie', 'both_bad' or 'drop'"
+    fix = f"correct the label, or say that it means {mean} with labels={{{example!r}: ...}}"
+    checks.reject(
+        unknown,
+        f"unknown label {shown_values(seen)}" if example is not None else "there is no label",
+        column=name,
+        accepted=ACCEPTED + (f"; and those you gave, {', '.join(map(repr, labels))}" if labels else ""),
+        fix=fix if example is not None else "fill in the label, or drop such rows with labels={None: 'drop'}",
+    )
+
+
+def _counted(codes: Ints, values: list[str], meaning: Ints, by_name: Ints) -> dict[str, tuple[str, int]]:
+    """Return what each label was taken to mean and how often; names of agents are counted together."""
+    counts = np.bincount(codes[by_name < 0], minlength=len(values) + 1)
+    found = {v: (NAMES[m], int(c)) for v, m, c in zip([*values, "nothing"], meaning, counts, strict=True) if c}
+    for side, text in ((FIRST, "the first agent's name"), (SECOND, "the second agent's name")):
+        if count := int((by_name == side).sum()):
+            found[text] = (NAMES[side], count)
+    return found
+
+
+def read_one_hot(checks: RowChecks, columns: list[pa.ChunkedArray], names: tuple[str, str, str]) -> Outcomes:
+    """Return who won from three 0/1 columns (first wins, second wins, tie)."""
+    flags, odd = [], np.zeros(len(columns[0]), bool)
+    for column, name in zip(columns, names, strict=True):
+        if pa.types.is_boolean(column.type):
+            column = column.cast(pa.int8())
+        values, is_number = to_numbers(column)
+        bad = ~is_number | ~np.isin(values, (0, 1))
+        if bad.any():
+            found = f"found {raw_values(column, bad)}, neither 0 nor 1"
+            accepted = "0 or 1 in each of " + ", ".join(names)
+            checks.reject(bad, found, column=name, accepted=accepted, fix="correct the value")
+        flags.append(values == 1)
+        odd |= bad
+    table = np.stack(flags, axis=1)
+    ones = table.sum(axis=1)
+    checks.reject(
+        (ones != 1) & ~odd,
+        f"not exactly one of {', '.join(names)} is 1",
+        accepted="1 in one of the three, 0 in the others",
+        fix="correct the row",
+    )
+    code = np.where(ones == 1, table.argmax(axis=1), UNKNOWN).astype(np.int8)
+    counts = {name: (NAMES[i], int(table[:, i].sum())) for i, name in enumerate(names)}
+    return Outcomes(code, counts)

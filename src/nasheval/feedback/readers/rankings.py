@@ -1,0 +1,351 @@
+"""`read_rankings`: ballots as long tables, as one row each, or as PrefLib files."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from os import PathLike, fspath
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nasheval.arrays import Array, Bools, Ints
+from nasheval.errors import InputError
+from nasheval.feedback.design import DesignName
+from nasheval.feedback.log import Feedback
+from nasheval.feedback.partition import Zero
+from nasheval.feedback.readers.checks import OnError, RowChecks, listed, need_columns, several, shown_values
+from nasheval.feedback.readers.covariates import ROLES, Covariates
+from nasheval.feedback.readers.grouping import codes_of
+from nasheval.feedback.readers.preflib import SUFFIXES, read_preflib
+from nasheval.feedback.readers.sources import Source, open_source
+from nasheval.feedback.readers.values import is_null, names_in, numeric_column, raw_values, to_numbers
+from nasheval.feedback.records import Records
+from nasheval.feedback.report import ReadReport
+from nasheval.feedback.tables import coded, is_text
+
+Unranked = Literal["last", "absent"]
+_RANK = "a number, 1 is best, equal numbers tie"
+
+
+def read_rankings(
+    source: Any,
+    *,
+    ballot: str | Sequence[str] | None = None,
+    agent: str | None = None,
+    rank: str | None = None,
+    agents: Sequence[str] | None = None,
+    order: Sequence[str] | None = None,
+    context: Sequence[str] | str | None = None,
+    text: str | None = None,
+    context_id: str | None = None,
+    voter: str | None = None,
+    time: str | None = None,
+    propensity: str | None = None,
+    weight: str | None = None,
+    join: Any = None,
+    unranked: Unranked = "last",
+    design: DesignName | None = None,
+    on_error: OnError = "raise",
+) -> Feedback:
+    """Read rankings of two or more agents; equal ranks are ties.
+
+    Three shapes of table, told apart by the arguments:
+    `ballot=, agent=, rank=` (long: one row for each agent on a ballot), `agents=[...]` (one row a ballot, a column of
+    ranks for each agent, empty where it was not on the ballot), `order=[...]` (one row a ballot, columns hold the names
+    of the first, second, ... agent). PrefLib files (.soc, .soi, .toc, .toi) need no arguments.
+
+    Args:
+        source: a path or a table, as in `read_votes`.
+        ballot: column or columns that tell ballots apart.
+        context, text, context_id, voter, time, propensity, weight, join: as in `read_votes`; constant on a ballot.
+        unranked: in PrefLib files, agents that a voter left out stand "last", their order unknown, or are "absent".
+        on_error: "raise", or "skip" to leave out ballots with a bad row and print how many rows are bad.
+    """
+    if isinstance(source, str | PathLike) and Path(fspath(source)).suffix.lower() in SUFFIXES:
+        _refuse_columns(locals())
+        return read_preflib(Path(fspath(source)), unranked=unranked, design=design)
+    opened = open_source(source)
+    shape = _shape(opened, ballot, agent, rank, agents, order)
+    beside = Covariates.resolve(
+        opened,
+        context=context,
+        text=text,
+        join=join,
+        roles={"context_id": context_id, "voter": voter, "time": time, "propensity": propensity, "weight": weight},
+    )
+    table = opened.read([*shape.ballot, *shape.columns, *beside.columns()], text=shape.names | beside.as_text())
+    checks = RowChecks(opened.label, table.num_rows, on_error)
+    return _build(checks, table, shape, _ENTRIES[shape.kind](checks, table, shape), beside, design)
+
+
+def _refuse_columns(given: dict[str, Any]) -> None:
+    for name in ("ballot", "agent", "rank", "agents", "order", "context", "text", "join", *ROLES):
+        if given[name]:
+            raise InputError(f"A PrefLib file has no columns, so {name}= cannot be used with it; leave it out.")
+
+
+# -- shapes of tables -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Shape:
+    """Which of the three shapes a table has, and its columns."""
+
+    kind: Literal["long", "ranks", "names"]
+    ballot: tuple[str, ...]
+    columns: tuple[str, ...]
+
+    @property
+    def names(self) -> set[str]:
+        """Columns that hold ids or names, and so must not be taken for numbers."""
+        agents = {"long": self.columns[:1], "ranks": (), "names": self.columns}[self.kind]
+        return {*self.ballot, *agents}
+
+
+def _shape(
+    source: Source,
+    ballot: str | Sequence[str] | None,
+    agent: str | None,
+    rank: str | None,
+    agents: Sequence[str] | None,
+    order: Sequence[str] | None,
+) -> _Shape:
+    if sum(bool(given) for given in (ballot, agents, order)) != 1:
+        raise InputError(
+            "Say how the ballots are stored, in one way: ballot='id', agent='item', rank='rank' for a long table; "
+            "agents=[...] for a column of ranks an agent; order=[...] for columns that hold the names in order."
+        )
+    if ballot:
+        names = (ballot,) if isinstance(ballot, str) else tuple(several(ballot, "ballot"))
+        wanted = {"agent": agent or "agent", "rank": rank or "rank"}
+        for name in names:
+            need_columns({"ballot": name}, source.names, source.label)
+        need_columns(wanted, source.names, source.label)
+        return _Shape("long", names, tuple(wanted.values()))
+    role = "agents" if agents else "order"
+    columns = tuple(dict.fromkeys(several(agents or order, role)))
+    for name in columns:
+        need_columns({role: name}, source.names, source.label)
+    if len(columns) < 2:
+        raise InputError(f"{role} names the column {columns[0]!r} alone; a ranking needs two or more different ones.")
+    return _Shape("ranks" if agents else "names", (), columns)
+
+
+@dataclass(frozen=True)
+class _Entries:
+    """Flat entries: (e,) ballot, table row, agent number and rank of each; (b,) the first row of each ballot."""
+
+    ballot: Ints
+    row: Ints
+    agent: Ints
+    rank: Array
+    names: list[str]
+    row_of_ballot: Ints
+
+
+def _long(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
+    agent_name, rank_name = shape.columns
+    for name in shape.ballot:
+        accepted = "an id in every row"
+        checks.reject(
+            is_null(table[name]), "there is no ballot id", column=name, accepted=accepted, fix="fill in the id"
+        )
+    ballot, first = _ballots([names_in(table, name, checks.source) for name in shape.ballot])
+    agent, names = _agents(checks, names_in(table, agent_name, checks.source), agent_name)
+    rank = numeric_column(checks, table[rank_name], rank_name, role="rank", accepted=_RANK)
+    cell = ballot * (len(names) + 1) + agent
+    _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
+    twice = (count[place.ravel()] > 1) & (agent >= 0)
+    checks.reject(
+        twice,
+        f"{shown_values(np.array(names, object)[agent[twice]])} stands more than once on a ballot",
+        column=agent_name,
+        accepted="each agent once a ballot",
+        fix="correct the rows, or name all columns that tell ballots apart, as in ballot=['id', 'trait']",
+    )
+    small = np.bincount(ballot, minlength=len(first))[ballot] < 2
+    checks.reject(
+        small,
+        "the ballot ranks a single agent",
+        column=shape.ballot[0],
+        accepted="two or more agents a ballot",
+        fix="add the others, or check that ballot= names the columns that tell ballots apart",
+    )
+    return _Entries(ballot, np.arange(len(ballot)), agent, rank, names, first)
+
+
+def _ballots(columns: list[pa.DictionaryArray]) -> tuple[Ints, Ints]:
+    """Return (ballot of each row, first row of each ballot), ballots in order of appearance."""
+    key = codes_of(columns[0])
+    for column in columns[1:]:
+        more = codes_of(column)
+        key = np.unique(key * (int(more.max(initial=0)) + 1) + more, return_inverse=True)[1].ravel()
+    _, first, place = np.unique(key, return_index=True, return_inverse=True)
+    order = np.argsort(first)
+    number = np.empty(len(order), np.int64)
+    number[order] = np.arange(len(order))
+    return number[place.ravel()], first[order]
+
+
+def _agents(checks: RowChecks, column: pa.DictionaryArray, name: str) -> tuple[Ints, list[str]]:
+    """Return (n,) agent numbers, -1 where there is none, and the names, sorted."""
+    names = _distinct([column])
+    agent = _numbered(column, names)
+    accepted = "the name of an agent in every row"
+    checks.reject(agent < 0, "there is no agent", column=name, accepted=accepted, fix="fill in the name")
+    return agent, names
+
+
+def _distinct(columns: list[pa.DictionaryArray]) -> list[str]:
+    return sorted({value.strip() for column in columns for value in column.dictionary.to_pylist()} - {""})
+
+
+def _numbered(column: pa.DictionaryArray, names: list[str]) -> Ints:
+    """Return (n,) the place of each row's name in `names`, -1 where it has none."""
+    number = {name: i for i, name in enumerate(names)}
+    codes = np.array([number.get(value.strip(), -1) for value in column.dictionary.to_pylist()] + [-1])
+    return np.take(codes, np.asarray(column.indices.fill_null(len(column.dictionary))))
+
+
+def _ranks(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
+    ranks, present = [], []
+    for name in shape.columns:
+        values, is_number = to_numbers(table[name])
+        given = ~_blank(table[name])
+        bad = given & ~is_number
+        if bad.any():
+            accepted = f"{_RANK}, or nothing where the agent was not on the ballot"
+            found = f"found {raw_values(table[name], bad)} as rank"
+            checks.reject(bad, found, column=name, accepted=accepted, fix="correct the rank")
+        ranks.append(values)
+        present.append(given & is_number)
+    there = np.stack(present, axis=1)
+    checks.reject(
+        there.sum(axis=1) < 2,
+        f"the ballot ranks fewer than two of {listed(shape.columns)}",
+        accepted="two or more ranks a row",
+        fix="fill in the ranks",
+    )
+    row, agent = np.nonzero(there)
+    return _Entries(row, row, agent, np.stack(ranks, axis=1)[there], list(shape.columns), np.arange(table.num_rows))
+
+
+def _names(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
+    texts = [names_in(table, name, checks.source) for name in shape.columns]
+    names = _distinct(texts)
+    agent = np.stack([_numbered(column, names) for column in texts], axis=1)
+    there = agent >= 0
+    checks.reject(
+        there.sum(axis=1) < 2,
+        f"fewer than two agents stand in {listed(shape.columns)}",
+        accepted="two or more names a row",
+        fix="fill in the names",
+    )
+    ordered = np.sort(agent, axis=1)
+    equal = (ordered[:, 1:] == ordered[:, :-1]) & (ordered[:, 1:] >= 0)
+    twice = shown_values(np.array(names, object)[ordered[:, 1:][equal]])
+    checks.reject(
+        equal.any(axis=1),
+        f"{twice} stands more than once in {listed(shape.columns)}",
+        accepted="each agent once a row",
+        fix="correct the names",
+    )
+    row, place = np.nonzero(there)
+    return _Entries(row, row, agent[there], place, names, np.arange(table.num_rows))
+
+
+def _blank(column: pa.ChunkedArray) -> Bools:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_floating(column.type):
+        column = column.cast(pa.float64())
+        return is_null(column) | np.isnan(np.asarray(column.combine_chunks().fill_null(np.nan), np.float64))
+    if not is_text(column.type):
+        return is_null(column)
+    text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
+    return np.asarray(pc.fill_null(pc.equal(text, ""), True).combine_chunks())
+
+
+_ENTRIES = {"long": _long, "ranks": _ranks, "names": _names}
+
+
+# -- contexts and the log ---------------------------------------------------------------------------------------------
+
+
+def _build(
+    checks: RowChecks,
+    table: pa.Table,
+    shape: _Shape,
+    entries: _Entries,
+    beside: Covariates,
+    design: DesignName | None,
+) -> Feedback:
+    contexts, columns = beside.contexts(checks, table), beside.record_columns(checks, table)
+    if shape.kind == "long":
+        _refuse_changes(checks, {name: codes_of(contexts[name]) for name in contexts.column_names}, entries)
+        _refuse_changes(checks, {beside.roles[role]: columns[role] for role in ROLES if role in columns}, entries)
+        if ids := beside.roles.get("context_id"):
+            _refuse_changes(checks, {ids: codes_of(coded(table[ids]))}, entries)
+    checks.settle()
+    n_ballots = len(entries.row_of_ballot)
+    lost = np.bincount(entries.ballot, minlength=n_ballots) < 2
+    lost[entries.ballot[checks.bad[entries.row]]] = True  # what a bad row leaves of its ballot is another ranking
+    lost |= checks.bad[entries.row_of_ballot]
+    if lost.all():
+        raise checks.nothing_left(of="ballot", accepted="at least one ballot of two agents")
+    use = ~lost[entries.ballot]
+    order = np.flatnonzero(use)[np.argsort(entries.ballot[use], kind="stable")]
+    rows = entries.row_of_ballot[~lost]
+    grouped = beside.group(table, contexts, rows)
+    voters = columns.pop("voters", None)
+    records = Records.build(
+        sizes=np.bincount(entries.ballot[order], minlength=n_ballots)[~lost],
+        agent=entries.agent[order],
+        rank=entries.rank[order],
+        zero=Zero.TIE,
+        **{name: values[rows] for name, values in columns.items()},
+    )
+    return Feedback.from_records(
+        records,
+        agents=entries.names,
+        contexts=grouped.table,
+        context_of=grouped.of_row,
+        n_contexts=int(grouped.of_row.max()) + 1,
+        voters=voters,
+        text=beside.text,
+        design=design,
+        report=ReadReport(
+            source=checks.source,
+            kind=_KINDS[shape.kind],
+            rows=table.num_rows,
+            used=len(np.unique(entries.row[use])),
+            roles=_roles(shape) | beside.described(),
+            problems=tuple(checks.problems),
+        ),
+    )
+
+
+def _refuse_changes(checks: RowChecks, said: dict[str, Array], entries: _Entries) -> None:
+    """Reject rows that say something else about their ballot than its first row: a ballot has one voter and context."""
+    for name, values in said.items():
+        first = values[entries.row_of_ballot][entries.ballot]
+        checks.reject(
+            (values != first) & ~((values != values) & (first != first)),
+            "the value differs from that in the first row of the same ballot",
+            column=name,
+            accepted="one value a ballot",
+            fix=f"correct the value, or leave {name!r} out",
+        )
+
+
+_KINDS = {"long": "rankings, a row an agent", "ranks": "rankings, a column an agent", "names": "rankings, best first"}
+
+
+def _roles(shape: _Shape) -> dict[str, str]:
+    if shape.kind == "long":
+        return {"ballot": ", ".join(shape.ballot), "agent": shape.columns[0], "rank": shape.columns[1]}
+    return {"agents" if shape.kind == "ranks" else "order": ", ".join(shape.columns)}

@@ -1,0 +1,271 @@
+"""Files and objects of any make, opened so that only the columns asked for are read."""
+
+from __future__ import annotations
+
+import glob
+import os
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nasheval.contexts.table import as_table
+from nasheval.errors import InputError, ReadError
+from nasheval.feedback.readers.texts import UNREADABLE, open_csv, read_json
+from nasheval.feedback.tables import is_text, one_line
+
+ACCEPTED = ".parquet, .csv, .tsv, .jsonl, .json, .arrow or .feather (the text formats also with .gz)"
+_THE_TABLE = "the table"
+
+
+@dataclass(frozen=True)
+class Source:
+    """Something with columns that can be read.
+
+    Args:
+        label: how messages call it.
+        schema: names and types, types as far as known before reading.
+        fetch: (columns, text columns) -> Table; text columns are never taken for numbers.
+    """
+
+    label: str
+    schema: pa.Schema
+    fetch: Callable[[list[str], set[str]], pa.Table]
+
+    @property
+    def names(self) -> list[str]:
+        """Names of the columns."""
+        return list(self.schema.names)
+
+    def read(self, columns: Iterable[str], *, text: Iterable[str] = ()) -> pa.Table:
+        """Read some columns; those in `text` come as strings, whatever they look like."""
+        table = self.fetch(list(dict.fromkeys(columns)), set(text))
+        if not table.num_rows:
+            raise ReadError(
+                "there are no rows",
+                source=self.label,
+                accepted="a table with at least one row",
+                fix="check that this is the file or table you meant",
+            )
+        for name in table.column_names:
+            self._refuse_damaged(name, table[name])
+        return pa.table({name: _unwrapped(table[name]) for name in table.column_names})
+
+    def _refuse_damaged(self, name: str, column: pa.ChunkedArray) -> None:
+        """Raise where a column breaks Arrow's own rules, which nothing after this point expects."""
+        try:
+            column.validate(full=True)
+        except pa.ArrowException as error:
+            raise ReadError(
+                f"this column is damaged ({one_line(error)})",
+                source=self.label,
+                column=name,
+                accepted="whole columns; text in UTF-8",
+                fix="write the file again from its origin",
+            ) from None
+
+
+def _unwrapped(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return a column without the wrappers (extension types, runs of equal values) that Arrow cannot compute with."""
+    while isinstance(column.type, pa.BaseExtensionType):
+        column = pa.chunked_array([chunk.storage for chunk in column.chunks], column.type.storage_type)
+    return pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column
+
+
+def open_source(data: Any) -> Source:
+    """Open a path (a file, a folder, a glob) or a table of any make."""
+    if isinstance(data, str | PathLike):
+        return _open_files(os.fsdecode(data))
+    if hasattr(data, "with_format") and hasattr(data, "column_names"):
+        return _open_hugging_face(data)
+    try:
+        return _table_source(as_table(data), _THE_TABLE)
+    except ReadError as error:
+        raise _moved(error) from None
+    except InputError as error:
+        what = str(error).removeprefix("contexts: ").replace("Accepted: ", "Accepted: a path, a Hugging Face dataset, ")
+        raise InputError(f"{_THE_TABLE}: {what}") from None
+
+
+def _moved(error: ReadError) -> ReadError:
+    """Return the error with the name under which the caller knows the table."""
+    details: dict[str, Any] = {name: getattr(error, name) for name in ("column", "rows", "total", "accepted")}
+    return ReadError(error.what, source=_THE_TABLE, fix=error.fix or "convert it first", **details)
+
+
+def _table_source(table: pa.Table, label: str) -> Source:
+    return Source(label, table.schema, lambda columns, text: table.select(columns))
+
+
+def _open_hugging_face(data: Any) -> Source:
+    if isinstance(data, dict):
+        splits = ", ".join(map(repr, data)) or "no splits"
+        example = f"data[{next(iter(data))!r}]" if data else "data['train']"
+        raise InputError(f"This is a dictionary of datasets with {splits}; pass one of them, such as {example}.")
+    if not hasattr(data, "__len__"):
+        raise InputError(
+            "This dataset is a stream, which has no length; load it without streaming=True, or collect it into a table."
+        )
+
+    def fetch(columns: list[str], text: set[str]) -> pa.Table:
+        return data.select_columns(columns).with_format("arrow")[:]
+
+    return Source(_THE_TABLE, data.features.arrow_schema, fetch)
+
+
+def _open_files(path: str) -> Source:
+    files = _files(path)
+    opened = [_FORMATS[_suffix(file)](file) for file in files]
+    if len(opened) == 1:
+        return opened[0]
+    first = opened[0]
+    for other in opened[1:]:
+        if set(other.names) != set(first.names):
+            odd = sorted(set(other.names) ^ set(first.names))[0]
+            raise ReadError(
+                f"its columns differ from those of {first.label} (column {odd!r} is in only one of them)",
+                source=other.label,
+                accepted="files with the same columns",
+                fix="read the files one by one and join the logs with Feedback.concat",
+            )
+
+    def fetch(columns: list[str], text: set[str]) -> pa.Table:
+        try:
+            return pa.concat_tables([one.fetch(columns, text) for one in opened], promote_options="permissive")
+        except pa.ArrowException as error:
+            raise ReadError(
+                f"the files do not fit together ({one_line(error)})",
+                source=path,
+                accepted="one type a column in all files",
+                fix="give the column the same type in every file",
+            ) from None
+
+    return Source(path, first.schema, fetch)
+
+
+def _files(path: str) -> list[Path]:
+    if "\0" in path or not path.strip():
+        what = "a path cannot hold a NUL character" if path.strip() else "the path is empty"
+        raise ReadError(what, source=repr(path), accepted="the path of a file or folder", fix="check the path")
+    here = Path(path)
+    try:
+        if here.is_dir():
+            found = sorted(p for p in here.rglob("*") if p.is_file() and _is_data(p.relative_to(here)))
+        elif here.is_file():
+            found = [here]
+        else:
+            found = sorted(Path(name) for name in glob.glob(path, recursive=True) if Path(name).is_file())
+    except (OSError, ValueError) as error:
+        raise ReadError(
+            f"the path cannot be used ({one_line(error)})",
+            source=path,
+            accepted="the path of a file or folder that may be read",
+            fix="check the path",
+        ) from None
+    if not found:
+        what = "no file in this folder can be read" if here.is_dir() else "there is no such file"
+        accepted = f"{ACCEPTED}; a folder of them, or a glob"
+        raise ReadError(what, source=path, accepted=accepted, fix="check the path")
+    strange = [file for file in found if _suffix(file) not in _FORMATS]
+    if strange:
+        ending = f"a file that ends in {strange[0].suffix!r}" if strange[0].suffix else "a file without an ending"
+        raise ReadError(
+            f"{ending} cannot be read",
+            source=str(strange[0]),
+            accepted=ACCEPTED,
+            fix="rename or convert the file, or load it yourself and pass the table",
+        )
+    return found
+
+
+def _is_data(inside: Path) -> bool:
+    """Tell data from what programs leave beside it: .ipynb_checkpoints, _SUCCESS, ._votes.csv."""
+    return _suffix(inside) in _FORMATS and not any(part.startswith((".", "_")) for part in inside.parts)
+
+
+def _suffix(file: Path) -> str:
+    suffix = file.suffix.lower()
+    return Path(file.stem).suffix.lower() + suffix if suffix == ".gz" else suffix
+
+
+# -- formats ----------------------------------------------------------------------------------------------------------
+
+
+def _parquet(file: Path) -> Source:
+    schema = _guarded(file, "Parquet", lambda: _decoded(pq.read_schema(file)))
+
+    def fetch(columns: list[str], text: set[str]) -> pa.Table:
+        # Agent names repeat millions of times: read as a dictionary they cost a few bytes a row.
+        coded = [name for name in columns if name in text and is_text(schema.field(name).type)]
+        return _guarded(
+            file, "Parquet", lambda: pq.read_table(file, columns=columns, read_dictionary=coded, partitioning=None)
+        )
+
+    return Source(str(file), _unique(schema, file), fetch)
+
+
+def _arrow(file: Path) -> Source:
+    from pyarrow import feather
+
+    def opened() -> pa.Table:
+        table = feather.read_table(file, memory_map=True)
+        _decoded(table.schema)
+        return table
+
+    table = _guarded(file, "Arrow", opened)
+    _unique(table.schema, file)
+    return _table_source(table, str(file))
+
+
+def _csv(file: Path) -> Source:
+    names, fetch = open_csv(file, delimiter="\t" if ".tsv" in _suffix(file) else ",")
+    return Source(str(file), _unique(pa.schema([(name, pa.null()) for name in names]), file), fetch)
+
+
+def _json(file: Path) -> Source:
+    table = read_json(file)
+    _unique(table.schema, file)
+    return _table_source(table, str(file))
+
+
+def _guarded(file: Path, kind: str, read: Callable[[], Any]) -> Any:
+    try:
+        return read()
+    except UNREADABLE as error:
+        raise ReadError(
+            f"this is not a readable {kind} file ({one_line(error)})",
+            source=str(file),
+            accepted=f"a whole {kind} file",
+            fix="check that the file is whole and has the right ending",
+        ) from None
+
+
+def _decoded(schema: pa.Schema) -> pa.Schema:
+    """Return the schema once all its names, nested ones too, are known to be text."""
+    schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    return schema
+
+
+def _unique(schema: pa.Schema, file: Path) -> pa.Schema:
+    twice = [name for name in schema.names if schema.names.count(name) > 1]
+    if twice:
+        raise ReadError(
+            f"two columns are called {twice[0]!r}",
+            source=str(file),
+            accepted="a name of its own for each column",
+            fix="rename one of them",
+        )
+    return schema
+
+
+_FORMATS: dict[str, Callable[[Path], Source]] = {
+    **dict.fromkeys((".parquet", ".pq"), _parquet),
+    **dict.fromkeys((".arrow", ".feather"), _arrow),
+    **dict.fromkeys((".csv", ".tsv", ".csv.gz", ".tsv.gz"), _csv),
+    **dict.fromkeys((".jsonl", ".ndjson", ".json", ".jsonl.gz", ".ndjson.gz", ".json.gz"), _json),
+}

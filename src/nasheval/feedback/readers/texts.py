@@ -1,0 +1,250 @@
+"""The text formats, CSV and JSON, with errors that name the row."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
+
+from nasheval.contexts.table import as_table
+from nasheval.errors import InputError, NashEvalError, ReadError
+from nasheval.feedback.readers.checks import short
+from nasheval.feedback.tables import one_line
+
+UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, MemoryError)
+_UTF8 = "text in UTF-8"
+_SNIFFED = 1 << 20  # bytes that tell text from other files
+_BLOCK = 1 << 30  # bytes of JSON parsed at a time: Arrow counts them in 32 bits, and a line may be long
+_DEEP = 500  # levels of nesting; Arrow's parser runs out of stack at some thousands
+
+
+def _opened(file: Path, size: int | None = None) -> bytes:
+    try:
+        with pa.input_stream(str(file), compression="detect") as stream:
+            return bytes(stream.read() if size is None else stream.read(size))
+    except UNREADABLE as error:
+        raise ReadError(
+            f"the file cannot be read ({one_line(error)})",
+            source=str(file),
+            accepted="a whole file of the kind that its ending says",
+            fix="check that the file is whole, may be read, and has the right ending",
+        ) from None
+
+
+def _refuse_no_text(file: Path, head: bytes, accepted: str) -> str:
+    """Return the beginning of a file as text, or raise where it is none."""
+    if not head.strip():
+        fix = "check that this is the file you meant"
+        raise ReadError("the file is empty", source=str(file), accepted=accepted, fix=fix)
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise _not_utf8(file, "this text is in UTF-16")
+    text = head.decode("utf-8-sig", errors="replace")
+    if "\0" in text or text.count("\ufffd") > max(4, len(text) // 100):
+        raise ReadError(
+            "this is a binary file, not text",
+            source=str(file),
+            accepted=_UTF8,
+            fix="give the file its true ending, or save it as UTF-8",
+        )
+    return text
+
+
+def _not_utf8(file: Path, what: str, column: str | None = None, rows: tuple[int, ...] = ()) -> ReadError:
+    fix = "save the file as UTF-8" + (" (a spreadsheet calls it 'CSV UTF-8')" if ".csv" in file.suffixes else "")
+    return ReadError(what, source=str(file), column=column, rows=rows, accepted=_UTF8, fix=fix)
+
+
+# -- CSV --------------------------------------------------------------------------------------------------------------
+
+
+def open_csv(file: Path, *, delimiter: str) -> tuple[list[str], Callable[[list[str], set[str]], pa.Table]]:
+    """Return the names in the header, and (columns, text columns) -> Table."""
+    names = _header(file, delimiter)
+    return names, partial(_read_csv, file, names, delimiter)
+
+
+def _header(file: Path, delimiter: str) -> list[str]:
+    text = _refuse_no_text(file, _opened(file, _SNIFFED), "a header line and at least one row")
+    try:
+        return next(row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row)
+    except (csv.Error, StopIteration) as error:
+        raise ReadError(
+            f"the header line cannot be read ({one_line(error)})",
+            source=str(file),
+            accepted="a first line with the names of the columns",
+            fix="check the quotes in the first line",
+        ) from None
+
+
+def _read_csv(file: Path, names: list[str], delimiter: str, columns: list[str], text: set[str]) -> pa.Table:
+    types = dict.fromkeys(text & set(columns), pa.string())
+    read = partial(_parsed, file, delimiter, pa_csv.ConvertOptions(include_columns=columns, column_types=types))
+    try:
+        table = read(use_threads=True)
+    except UNREADABLE:
+        try:
+            table = read(use_threads=False)  # only then does the message count rows
+        except UNREADABLE as error:
+            raise _csv_error(file, names, one_line(error)) from None
+    for name in table.column_names:
+        if pa.types.is_binary(table[name].type):
+            raise _not_utf8(file, "some of this text is not in UTF-8", name)
+    return pa.table({name: _blank_is_null(table[name]) for name in table.column_names})
+
+
+def _parsed(file: Path, delimiter: str, convert: pa_csv.ConvertOptions, *, use_threads: bool) -> pa.Table:
+    with pa.input_stream(str(file), compression="detect") as stream:
+        return pa_csv.read_csv(
+            stream,
+            read_options=pa_csv.ReadOptions(block_size=1 << 24, use_threads=use_threads),
+            parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
+            convert_options=convert,
+        )
+
+
+def _blank_is_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return text with null where nothing is written: CSV has no other way to say that a value is missing."""
+    return pc.if_else(pc.equal(column, ""), None, column) if pa.types.is_string(column.type) else column
+
+
+def _csv_error(file: Path, names: list[str], message: str) -> ReadError:
+    place, row = re.search(r"column #(\d+)", message), re.search(r"Row #(\d+): ", message)
+    column = names[int(place[1])] if place and int(place[1]) < len(names) else None
+    rows = (int(row[1]) - 1,) if row else ()  # Arrow counts the header
+    found = message[row.end() :] if row else message
+    if "UTF8" in found:
+        return _not_utf8(file, "this text is not in UTF-8", column, rows)
+    return ReadError(
+        f"the row does not parse ({found.removeprefix('CSV parse error: ')})",
+        source=str(file),
+        column=column,
+        rows=rows,
+        accepted="rows with as many values as the header has names",
+        fix="mend that row, and quote values that hold the delimiter or a quote",
+    )
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def read_json(file: Path) -> pa.Table:
+    """Return one JSON object a line, or a list of them, as a table."""
+    raw = _opened(file).removeprefix(b"\xef\xbb\xbf")
+    _refuse_no_text(file, raw[:_SNIFFED], "one JSON object a line, or a list of them")
+    _refuse_other_encodings(file, raw)
+    if raw.lstrip()[:1] == b"[":
+        return _json_list(file, raw)
+    _refuse_odd_lines(file, raw)
+    try:
+        block = pa_json.ReadOptions(block_size=min(len(raw) + 1, _BLOCK))
+        table = pa_json.read_json(pa.BufferReader(raw), read_options=block)
+    except UNREADABLE as error:
+        raise _json_error(file, one_line(error)) from None
+    if table.num_rows == 1 and all(pa.types.is_struct(kind) for kind in table.schema.types):
+        raise ReadError(
+            "this is a table stored column by column",
+            source=str(file),
+            accepted="one JSON object a row",
+            fix="write it by rows, as with to_json(..., orient='records', lines=True) in pandas",
+        )
+    return table
+
+
+def _refuse_other_encodings(file: Path, raw: bytes) -> None:
+    ends = pa.py_buffer(np.array([0, len(raw)], np.int64))
+    try:
+        pa.LargeStringArray.from_buffers(1, ends, pa.py_buffer(raw)).validate(full=True)
+    except pa.ArrowException:
+        raise _not_utf8(file, "this text is not in UTF-8") from None
+
+
+def _refuse_odd_lines(file: Path, raw: bytes) -> None:
+    """Raise for a line that is no object of its own, or is nested so deeply that Arrow's parser would crash."""
+    row = 0
+    for line in io.BytesIO(raw):
+        line = line.strip()
+        row += bool(line)
+        if line and not (line.startswith(b"{") and line.endswith(b"}")):
+            text = short(line.decode("utf-8", "replace"))
+            raise _bad_line(
+                file, row, f"{text!r} is not a whole JSON object", "mend that line: each object stands on one"
+            )
+        if line.count(b"{") + line.count(b"[") > _DEEP and _too_deep(line):
+            raise _bad_line(file, row, f"the values are nested more than {_DEEP} levels deep")
+
+
+def _bad_line(file: Path, row: int, what: str, fix: str = "mend that line", column: str | None = None) -> ReadError:
+    return ReadError(
+        what,
+        source=str(file),
+        column=column,
+        rows=(row,) if row else (),
+        accepted='one JSON object a line, such as {"model_a": "x", "model_b": "y", "winner": "tie"}; each key with '
+        "one type throughout",
+        fix=fix,
+    )
+
+
+def _too_deep(line: bytes) -> bool:
+    inside, depth = re.sub(rb'"(?:[^"\\]|\\.)*"', b"", line), 0
+    for sign in re.findall(rb"[\[\]{}]", inside):
+        depth += 1 if sign in b"[{" else -1
+        if depth > _DEEP:
+            return True
+    return False
+
+
+def _json_error(file: Path, message: str) -> ReadError:
+    found = message.removeprefix("JSON parse error: ")
+    row = re.search(r" in row (\d+)$", found)
+    found = found[: row.start()].rstrip(".") if row else found
+    about = re.match(r"Column\(/([^/)]+)[^)]*\) (.*)", found)
+    if about is None:
+        what = f"the line does not parse ({found})"
+    else:
+        what = "the key stands there twice" if "twice" in about[2] else f"the type {about[2]}"
+    return _bad_line(file, int(row[1]) + 1 if row else 0, what, column=about[1] if about else None)
+
+
+def _json_list(file: Path, raw: bytes) -> pa.Table:
+    accepted = 'a list of objects, such as [{"model_a": "x", "model_b": "y", "winner": "tie"}]'
+    try:
+        rows = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        fix = "check that the file is whole"
+        raise ReadError(
+            f"the JSON does not parse ({one_line(error)})", source=str(file), accepted=accepted, fix=fix
+        ) from None
+    if not rows:
+        raise ReadError(
+            "the list is empty", source=str(file), accepted=accepted, fix="check that this is the file you meant"
+        )
+    try:
+        return as_table(rows)
+    except ReadError as error:
+        rows_of = error.rows or _odd_row(rows, error.column)
+        accepted += "; each key with one type throughout"
+        raise ReadError(
+            error.what, source=str(file), column=error.column, rows=rows_of, accepted=accepted, fix="mend that object"
+        ) from None
+    except (NashEvalError, InputError, RecursionError) as error:
+        raise ReadError(
+            f"this is no list of objects ({one_line(error)})", source=str(file), accepted=accepted, fix="mend the list"
+        ) from None
+
+
+def _odd_row(rows: list[dict[str, object]], column: str | None) -> tuple[int, ...]:
+    """Return the first row whose value is of another type than the first one, counted from 1."""
+    kinds = [type(row.get(str(column))) for row in rows]
+    first = next((kind for kind in kinds if kind is not type(None)), type(None))
+    return tuple(place for place, kind in enumerate(kinds, start=1) if kind not in (first, type(None)))[:1]

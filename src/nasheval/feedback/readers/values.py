@@ -1,0 +1,137 @@
+"""Columns of raw values -> numbers and times, with the rows that are neither."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nasheval.arrays import Array, Bools, Floats
+from nasheval.errors import ReadError
+from nasheval.feedback.readers.checks import COUNTED, RowChecks, short, shown_values
+from nasheval.feedback.tables import coded, is_text
+
+_TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6}
+_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+
+
+def to_numbers(column: pa.ChunkedArray) -> tuple[Floats, Bools]:
+    """Return (values, is_number): float64 with NaN where the row holds no finite number."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if is_text(column.type):
+        column = column.cast(pa.large_string())
+        looks = pc.fill_null(pc.match_substring_regex(column, _NUMBER), False)
+        trimmed = pc.utf8_trim_whitespace(pc.if_else(looks, column, None))
+        column = pc.cast(pc.replace_substring_regex(trimmed, r"^\+", ""), pa.float64())
+    elif pa.types.is_boolean(column.type) or not _numeric(column.type):
+        return np.full(len(column), np.nan), np.zeros(len(column), bool)
+    values = np.asarray(pc.cast(column, pa.float64(), safe=False).combine_chunks().fill_null(np.nan), np.float64)
+    return values, np.isfinite(values)
+
+
+def _numeric(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def to_times(column: pa.ChunkedArray) -> tuple[Floats, Bools]:
+    """Return (seconds, is_time) of timestamps, dates, numbers, or text such as 2025-04-17T10:00:00."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
+    elif is_text(column.type):
+        column = _as_timestamp(column)
+    if not pa.types.is_timestamp(column.type):
+        return to_numbers(column)
+    unit, ticks = column.type.unit, pc.cast(column, pa.int64())
+    if unit == "ns":  # a float holds microseconds since 1970 exactly, but not nanoseconds
+        unit, ticks = "us", pc.divide(ticks, 1000)
+    values = np.asarray(pc.cast(ticks, pa.float64(), safe=False).combine_chunks().fill_null(np.nan)) / _TICKS[unit]
+    return values, np.isfinite(values)
+
+
+def _as_timestamp(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    try:
+        return pc.cast(column, pa.timestamp("us"))
+    except pa.ArrowException:
+        stamps = [_one_timestamp(value) for value in column.to_pylist()]
+        return pa.chunked_array([pa.array(stamps, pa.timestamp("us"))])
+
+
+def _one_timestamp(text: str | None) -> object:
+    from datetime import UTC, datetime
+
+    try:
+        stamp = datetime.fromisoformat(str(text))
+        return stamp.astimezone(UTC).replace(tzinfo=None) if stamp.tzinfo else stamp
+    except (ValueError, OverflowError):  # a zone can push the year 1 or 9999 over the edge
+        return None
+
+
+def numeric_column(
+    checks: RowChecks,
+    column: pa.ChunkedArray,
+    name: str,
+    *,
+    role: str,
+    accepted: str,
+    low: float = -np.inf,
+    high: float = np.inf,
+) -> Floats:
+    """Return a column of numbers in (low, high], rejecting every row that holds anything else."""
+    values, is_number = to_numbers(column)
+    bad = ~is_number | ~(values > low) | ~(values <= high)
+    if bad.any():
+        found = f"found {raw_values(column, bad)} as {role}"
+        checks.reject(bad, found, column=name, accepted=accepted, fix=f"correct the {role}")
+    return values
+
+
+def time_column(checks: RowChecks, column: pa.ChunkedArray, name: str) -> Floats:
+    """Return a column of times in seconds; a null is an unknown time."""
+    values, is_time = to_times(column)
+    bad = ~is_time & ~np.asarray(pc.is_null(column).combine_chunks())
+    if bad.any():
+        what, accepted = (
+            f"found {raw_values(column, bad)} as time",
+            "timestamps, seconds, or text such as 2025-04-17T10:00:00",
+        )
+        checks.reject(bad, what, column=name, accepted=accepted, fix="correct the time")
+    return values
+
+
+def raw_values(column: pa.ChunkedArray, rows: Bools) -> str:
+    """Return what stands in some rows of a column, most frequent first, for a message."""
+    few = np.flatnonzero(rows)[: COUNTED + 1]
+    try:
+        return shown_values([_as_python(value) for value in column.take(pa.array(few))])
+    except pa.ArrowException:  # a type that Arrow can hold but not pick from
+        return f"values of type {short(str(column.type), 60)}"
+
+
+def _as_python(value: pa.Scalar) -> object:
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):  # a date that Python's own types cannot hold
+        return value.cast(pa.int64()) if value.is_valid else None
+
+
+def names_in(table: pa.Table, name: str, source: str) -> pa.DictionaryArray:
+    """Return a column of names or ids as text; raise where its type has no plain text form."""
+    kind = table[name].type
+    try:
+        return coded(table[name])
+    except pa.ArrowException:
+        raise ReadError(
+            f"a column of names or ids cannot be of type {short(str(kind), 60)}",
+            source=source,
+            column=name,
+            accepted="text or numbers",
+            fix="convert the column to text, or name another one",
+        ) from None
+
+
+def is_null(column: pa.ChunkedArray) -> Array:
+    """Return (n,) where a column holds nothing."""
+    return np.asarray(pc.is_null(column).combine_chunks())

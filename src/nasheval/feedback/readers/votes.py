@@ -1,0 +1,259 @@
+"""`read_votes`: battles between two agents, from any table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from nasheval.arrays import Ints
+from nasheval.errors import InputError, ReadError
+from nasheval.feedback.design import DesignName
+from nasheval.feedback.log import Feedback
+from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, boolean_tags, detect_schema
+from nasheval.feedback.readers.checks import OnError, RowChecks, listed, nearest, need_columns, several, shown_values
+from nasheval.feedback.readers.covariates import Covariates
+from nasheval.feedback.readers.duels import duel_records
+from nasheval.feedback.readers.labels import DROP, Outcomes, read_labels, read_one_hot
+from nasheval.feedback.readers.sources import Source, open_source
+from nasheval.feedback.readers.values import names_in
+from nasheval.feedback.report import ReadReport
+
+
+def read_votes(
+    source: Any,
+    *,
+    context: Sequence[str] | str | None = None,
+    text: str | None = "auto",
+    context_id: str | None = None,
+    model_a: str | None = None,
+    model_b: str | None = None,
+    winner: str | None = None,
+    labels: Mapping[Any, str] | None = None,
+    voter: str | None = None,
+    time: str | None = None,
+    propensity: str | None = None,
+    weight: str | None = None,
+    agents: Sequence[str] | None = None,
+    join: Any = None,
+    average_repeats: bool = False,
+    design: DesignName | None = None,
+    on_error: OnError = "raise",
+) -> Feedback:
+    """Read pairwise votes.
+
+    The four LMArena releases, model_a/model_b/winner and left/right/winner tables are recognised; any column can be
+    named. Rows become one context by `context_id`, or by the same prompt with the same covariates; else each row is
+    a context of its own.
+
+    Args:
+        source: a path (.parquet, .csv, .jsonl; a folder; a glob), a pandas, polars or pyarrow table, or a Hugging Face
+            dataset.
+        context: context columns; None: those that are usual for the kind of file. Leaves of the nested category_tag
+            go by their own names ("math", "if").
+        text: the prompt column; "auto": the first user turn in an Arena file, else none; None: no text.
+        context_id: the column whose equal values are one context.
+        model_a, model_b, winner: columns of the two agents as shown, and of the label.
+        labels: what each label means: {"1": "a", "2": "b", "3": "tie", "-1": "drop"}, or "both_bad".
+        voter, time, propensity, weight: columns, where there are any.
+        agents: keep only the votes among these.
+        join: (table, key) or (table, key here, key there): context and text columns may come from that table.
+        average_repeats: records of the same pair in one context share one unit of weight, as when both presentation
+            orders were judged.
+        design: "inclusion" or "draws"; None: detected.
+        on_error: "raise", or "skip" to leave bad rows out and print how many.
+    """
+    opened = open_source(source)
+    schema = _schema(opened, model_a, model_b, winner)
+    beside = Covariates.resolve(
+        opened,
+        context=_usual_context(schema, opened) if context is None else context,
+        text=("prompt" if schema.prompt else None) if text == "auto" else text,
+        join=join,
+        roles={
+            "context_id": context_id,
+            "voter": voter or _if_there(schema.voter, opened),
+            "time": time or _if_there(schema.time, opened),
+            "propensity": propensity,
+            "weight": weight,
+        },
+        prompt=schema.prompt,
+        json_text=schema.name == ARENA_55K.name,
+    )
+    table = opened.read([*schema.verdict, *beside.columns()], text=schema.names | beside.as_text())
+    checks = RowChecks(opened.label, table.num_rows, on_error)
+    first, second = (names_in(table, name, opened.label) for name in (schema.first, schema.second))
+    sides = _sides(checks, first, second, schema, agents)
+    outcomes = _outcomes(checks, table, schema, first, second, labels)
+    log = _build(checks, table, schema, sides, outcomes, beside, design)
+    return log.average_repeats() if average_repeats else log
+
+
+# -- which column is what ---------------------------------------------------------------------------------------------
+
+
+def _schema(source: Source, model_a: str | None, model_b: str | None, winner: str | None) -> VoteSchema:
+    found = detect_schema(source.names)
+    if model_a or model_b or winner:
+        base = found or replace(PLAIN, name="votes, columns as given")
+        schema = replace(base, first=model_a or base.first, second=model_b or base.second, winner=winner or base.winner)
+        need_columns({"model_a": schema.first, "model_b": schema.second}, source.names, source.label)
+        if isinstance(schema.winner, str):
+            need_columns({"winner": schema.winner}, source.names, source.label)
+        return schema
+    if found is None:
+        raise ReadError(
+            f"this does not look like a table of votes; its columns: {listed(source.names)}",
+            source=source.label,
+            accepted="the columns model_a, model_b and winner; left, right and winner; or an LMArena release",
+            fix="name the columns with model_a=, model_b= and winner=, or use read_rankings or read_scores",
+        )
+    return found
+
+
+def _if_there(column: str | None, source: Source) -> str | None:
+    return column if column in source.names else None
+
+
+def _usual_context(schema: VoteSchema, source: Source) -> list[str]:
+    usual = [name for name in schema.context if name in source.names and name != TAGS]
+    return usual + (
+        boolean_tags(source.schema.field(TAGS).type) if TAGS in schema.context and TAGS in source.names else []
+    )
+
+
+# -- who met whom, and who won ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Sides:
+    """The two agents of each row, numbered in `names`; -1 where a row has none of them."""
+
+    names: list[str]
+    first: Ints
+    second: Ints
+
+
+def _sides(
+    checks: RowChecks,
+    first: pa.DictionaryArray,
+    second: pa.DictionaryArray,
+    schema: VoteSchema,
+    agents: Sequence[str] | None,
+) -> _Sides:
+    seen = {name.strip() for side in (first, second) for name in side.dictionary.to_pylist()} - {""}
+    names = sorted(seen) if agents is None else _chosen(agents, sorted(seen), checks.source)
+    if len(names) < 2:
+        raise ReadError(
+            f"fewer than two agents are compared ({listed(names)})",
+            source=checks.source,
+            accepted="two or more different agents",
+            fix=f"check the columns {schema.first!r} and {schema.second!r}",
+        )
+    numbered = [_numbered(side, {name: i for i, name in enumerate(names)}) for side in (first, second)]
+    blank = [_numbered(side, dict.fromkeys(seen, 0)) < 0 for side in (first, second)]
+    if agents is not None:
+        others = (np.minimum(*numbered) < 0) & ~blank[0] & ~blank[1]
+        checks.leave_out(others, "an agent not in agents=")
+    for rows, column in zip(blank, (schema.first, schema.second), strict=True):
+        accepted = "the name of an agent in every row"
+        checks.reject(rows, "there is no agent", column=column, accepted=accepted, fix="fill in the name")
+    same = (numbered[0] == numbered[1]) & ~blank[0] & ~blank[1]
+    checks.reject(
+        same,
+        f"{shown_values(np.array(names, object)[numbered[0][same]])} is compared with itself",
+        column=schema.second,
+        accepted="two different agents a row",
+        fix="correct the name",
+    )
+    return _Sides(names, *numbered)
+
+
+def _chosen(agents: Sequence[str], seen: list[str], source: str) -> list[str]:
+    names = list(dict.fromkeys(several(agents, "agents")))
+    for name in names:
+        if name not in seen:
+            hint = f"did you mean {near[0]!r}? C" if (near := nearest(name, seen)) else "c"
+            raise ReadError(
+                f"no vote names the agent {name!r} of agents=",
+                source=source,
+                accepted=f"its agents, {listed(seen)}",
+                fix=f"{hint}orrect the name, or leave it out of agents=",
+            )
+    if len(names) < 2:
+        raise InputError(f"agents names {listed(names)}; a comparison needs two or more different ones.")
+    return names
+
+
+def _numbered(side: pa.DictionaryArray, number: Mapping[str, int]) -> Ints:
+    codes = np.array([number.get(name.strip(), -1) for name in side.dictionary.to_pylist()] + [-1], np.int32)
+    return np.take(codes, np.asarray(side.indices.fill_null(len(side.dictionary))))
+
+
+def _outcomes(
+    checks: RowChecks,
+    table: pa.Table,
+    schema: VoteSchema,
+    first: pa.DictionaryArray,
+    second: pa.DictionaryArray,
+    labels: Mapping[Any, str] | None,
+) -> Outcomes:
+    if isinstance(schema.winner, str):
+        said = names_in(table, schema.winner, checks.source)
+        found = read_labels(checks, said, schema.winner, first=first, second=second, labels=labels)
+        checks.leave_out(found.code == DROP, "label marked 'drop'")
+        return found
+    if labels is not None:
+        raise InputError(
+            f"labels= needs one winner column; this file has three, {', '.join(schema.winner)}. Leave it out."
+        )
+    return read_one_hot(checks, [table[name] for name in schema.winner], schema.winner)
+
+
+def _build(
+    checks: RowChecks,
+    table: pa.Table,
+    schema: VoteSchema,
+    sides: _Sides,
+    outcomes: Outcomes,
+    beside: Covariates,
+    design: DesignName | None,
+) -> Feedback:
+    contexts, columns = beside.contexts(checks, table), beside.record_columns(checks, table)
+    keep = checks.settle()
+    if not keep.any():
+        raise checks.nothing_left(of="row", accepted="at least one vote between two agents")
+    # A row without a verdict still shows that its context was there, if an id says which context that is.
+    asked = ~checks.bad & (outcomes.code == DROP) & (np.minimum(sides.first, sides.second) >= 0)
+    stays = keep | asked if "context_id" in beside.roles else keep
+    grouped = beside.group(table, contexts, np.flatnonzero(stays))
+    if not keep.all():
+        sides = _Sides(sides.names, sides.first[keep], sides.second[keep])
+    voters = columns.pop("voters", None)
+    extra = {name: values if keep.all() else values[keep] for name, values in columns.items()}
+    code = outcomes.code if keep.all() else outcomes.code[keep]
+    report = ReadReport(
+        source=checks.source,
+        kind=schema.name,
+        rows=len(keep),
+        used=int(keep.sum()),
+        roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])}
+        | beside.described(),
+        labels=outcomes.labels,
+        dropped=checks.dropped,
+        problems=tuple(checks.problems),
+    )
+    return Feedback.from_records(
+        duel_records(sides.first, sides.second, code, n_agents=len(sides.names), **extra),
+        agents=sides.names,
+        contexts=grouped.table,
+        context_of=grouped.of_row if stays is keep else grouped.of_row[keep[stays]],
+        n_contexts=int(grouped.of_row.max()) + 1,
+        voters=voters,
+        text=beside.text,
+        design=design,
+        report=report,
+    )
