@@ -792,6 +792,14 @@ CASES = [
         "  To do: write it by rows, as with to_json(..., orient='records', lines=True) in pandas.",
     ),
     (
+        "JSON without keys",
+        file("votes.jsonl", "{}"),
+        votes(),
+        "votes.jsonl: this does not look like a table of votes; its columns: none.\n"
+        "  Accepted: the columns model_a, model_b and winner; left, right and winner; or an LMArena release.\n"
+        "  To do: name the columns with model_a=, model_b= and winner=, or use read_rankings or read_scores.",
+    ),
+    (
         "a JSON list that is cut",
         file("votes.json", f"[{GOOD}, "),
         votes(),

@@ -320,7 +320,14 @@ def test_json_nested_deeper_than_the_parser_can_follow_is_refused(here):
         read_votes("deep.jsonl")
 
 
-def test_brackets_inside_text_are_not_taken_for_nesting(here):
-    row = {"model_a": "x", "model_b": "y", "winner": "tie", "prompt": '[{"' * 2000}
-    (here / "votes.jsonl").write_text(json.dumps(row))
-    assert read_votes("votes.jsonl", text="prompt").contexts["prompt"].to_pylist() == ['[{"' * 2000]
+def test_a_json_list_nested_too_deeply_is_refused(here):
+    (here / "deep.json").write_text("[" * 600 + "]" * 600)
+    with pytest.raises(ReadError, match=r"deep\.json: the JSON does not parse \(nested more than 500 levels deep\)"):
+        read_votes("deep.json")
+
+
+@pytest.mark.parametrize("name", ["votes.jsonl", "votes.json"])
+def test_brackets_inside_text_are_not_taken_for_nesting(here, name):
+    row = {"model_a": "x", "model_b": "y", "winner": "tie", "prompt": '[{"\n' * 2000}
+    (here / name).write_text(json.dumps(row if name == "votes.jsonl" else [row]))
+    assert read_votes(name, text="prompt").contexts["prompt"].to_pylist() == ['[{"\n' * 2000]

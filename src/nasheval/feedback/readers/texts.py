@@ -17,7 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from nasheval.contexts.table import as_table
-from nasheval.errors import InputError, NashEvalError, ReadError
+from nasheval.errors import InputError, ReadError
 from nasheval.feedback.readers.checks import short
 from nasheval.feedback.tables import one_line
 
@@ -142,7 +142,7 @@ def read_json(file: Path) -> pa.Table:
     raw = _opened(file).removeprefix(b"\xef\xbb\xbf")
     _refuse_no_text(file, raw[:_SNIFFED], "one JSON object a line, or a list of them")
     _refuse_other_encodings(file, raw)
-    if raw.lstrip()[:1] == b"[":
+    if raw[:_SNIFFED].lstrip()[:1] == b"[":
         return _json_list(file, raw)
     _refuse_odd_lines(file, raw)
     try:
@@ -150,7 +150,7 @@ def read_json(file: Path) -> pa.Table:
         table = pa_json.read_json(pa.BufferReader(raw), read_options=block)
     except UNREADABLE as error:
         raise _json_error(file, one_line(error)) from None
-    if table.num_rows == 1 and all(pa.types.is_struct(kind) for kind in table.schema.types):
+    if table.num_rows == 1 and table.num_columns and all(pa.types.is_struct(kind) for kind in table.schema.types):
         raise ReadError(
             "this is a table stored column by column",
             source=str(file),
@@ -196,7 +196,8 @@ def _bad_line(file: Path, row: int, what: str, fix: str = "mend that line", colu
 
 
 def _too_deep(line: bytes) -> bool:
-    inside, depth = re.sub(rb'"(?:[^"\\]|\\.)*"', b"", line), 0
+    """Tell whether brackets outside strings are nested too deeply; where the JSON is broken, up to there."""
+    inside, depth = re.sub(rb'(?s)"(?:[^"\\]|\\.)*"', b"", line), 0
     for sign in re.findall(rb"[\[\]{}]", inside):
         depth += 1 if sign in b"[{" else -1
         if depth > _DEEP:
@@ -219,6 +220,8 @@ def _json_error(file: Path, message: str) -> ReadError:
 def _json_list(file: Path, raw: bytes) -> pa.Table:
     accepted = 'a list of objects, such as [{"model_a": "x", "model_b": "y", "winner": "tie"}]'
     try:
+        if _too_deep(raw):  # Python's own limit may have been raised
+            raise RecursionError(f"nested more than {_DEEP} levels deep")
         rows = json.loads(raw)
     except (ValueError, RecursionError) as error:
         fix = "check that the file is whole"
@@ -237,7 +240,7 @@ def _json_list(file: Path, raw: bytes) -> pa.Table:
         raise ReadError(
             error.what, source=str(file), column=error.column, rows=rows_of, accepted=accepted, fix="mend that object"
         ) from None
-    except (NashEvalError, InputError, RecursionError) as error:
+    except InputError as error:
         raise ReadError(
             f"this is no list of objects ({one_line(error)})", source=str(file), accepted=accepted, fix="mend the list"
         ) from None
