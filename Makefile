@@ -37,6 +37,7 @@ fix: setup
 	$(BIN)/ruff format .
 
 bench: setup
+	$(BIN)/python -m benchmarks.world
 	$(BIN)/python -m benchmarks.ingest
 
 clean:

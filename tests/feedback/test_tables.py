@@ -14,7 +14,9 @@ from nasheval.feedback.tables import coded, is_text, not_finite, one_line
 from .oracle import quick
 
 
-@pytest.mark.parametrize(("said", "expected"), [("a\n  b.", "a b"), ("plain", "plain"), ("dots...", "dots"), ("", "ValueError")])
+@pytest.mark.parametrize(
+    ("said", "expected"), [("a\n  b.", "a b"), ("plain", "plain"), ("dots...", "dots"), ("", "ValueError")]
+)
 def test_one_line(said: str, expected: str) -> None:
     assert one_line(ValueError(said)) == expected
 
