@@ -312,6 +312,21 @@ def test_a_damaged_string_column_is_named(here):
         read_votes("votes.parquet")
 
 
+@pytest.mark.parametrize("name", ["votes.parquet", "votes.feather"])
+@pytest.mark.parametrize("column", [["q"], [{"zzzz": 1}], [[{"zzzz": 1}]]])
+def test_column_names_that_are_not_utf8_are_refused(here, name, column):
+    """Python cannot even list them."""
+    odd = "zzzz" if column == ["q"] else "odd"
+    table = pa.table({"model_a": ["x"], "model_b": ["y"], "winner": ["tie"], odd: column})
+    if name == "votes.parquet":
+        pq.write_table(table, name, store_schema=False, compression="none")
+    else:
+        feather.write_feather(table, name, compression="uncompressed")
+    (here / name).write_bytes((here / name).read_bytes().replace(b"zzzz", b"\x80zzz"))
+    with pytest.raises(ReadError, match=f"{name}: this is not a readable .* file .*can't decode byte 0x80"):
+        read_votes(name)
+
+
 def test_json_nested_deeper_than_the_parser_can_follow_is_refused(here):
     """Arrow's parser would crash the process at some twenty thousand levels."""
     deep = '{"a":' * 30_000 + "1" + "}" * 30_000

@@ -246,9 +246,18 @@ def _guarded(file: Path, kind: str, read: Callable[[], Any]) -> Any:
 
 
 def _decoded(schema: pa.Schema) -> pa.Schema:
-    """Return the schema once all its names, nested ones too, are known to be text."""
-    schema.to_string(show_field_metadata=False, show_schema_metadata=False)
+    """Return the schema once all its names, nested ones too, are known to be text: Arrow raises where one is not."""
+    for field in schema:
+        _decode_names(field)
     return schema
+
+
+def _decode_names(field: pa.Field) -> None:
+    kind, _ = field.type, field.name
+    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+        kind = kind.value_type
+    for inner in kind if pa.types.is_struct(kind) else ():
+        _decode_names(inner)
 
 
 def _unique(schema: pa.Schema, file: Path) -> pa.Schema:
