@@ -3,7 +3,8 @@
     NashEvalError
     ├── InputError            an argument or a value that cannot be used (also a ValueError)
     │   └── ReadError         a file or table that cannot be understood; carries where and why
-    └── MissingExtraError     a feature whose optional dependency is not installed (also an ImportError)
+    ├── MissingExtraError     a feature whose optional dependency is not installed (also an ImportError)
+    └── ConvergenceError      a solver that did not converge (also a RuntimeError)
 
 A message says what was found and where, what is accepted, and what to do.
 """
@@ -89,3 +90,7 @@ class MissingExtraError(NashEvalError, ImportError):
 
     def __reduce__(self) -> tuple[Callable[[str], MissingExtraError], tuple[str]]:
         return partial(type(self), extra=self.extra, purpose=self.purpose), (self.package,)
+
+
+class ConvergenceError(NashEvalError, RuntimeError):
+    """A solver that did not converge; what it has is never handed out."""

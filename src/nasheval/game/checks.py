@@ -1,0 +1,72 @@
+"""Parse what callers give: payoffs, costs, budgets. Behind this, arrays are trusted."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nasheval.arrays import Floats
+from nasheval.errors import InputError
+
+_UNEVEN = {np.dtype(np.float32): 1e-6, np.dtype(np.float16): 1e-3}  # how far A may be from -A^T; 1e-9 for others
+
+
+def payoffs(A: ArrayLike) -> tuple[Floats, Floats]:
+    """Return the payoffs as (n, K, K) float64, exactly antisymmetric, and the largest entry of each, (n,)."""
+    from nasheval.game.compiled import spread
+    from nasheval.game.linear import survey_games
+
+    given = np.asarray(A)
+    games = np.ascontiguousarray(_square(given), np.float64)
+    n, K = games.shape[:2]
+    largest, uneven = np.empty(n), np.empty(n)
+    spread(survey_games, n, 2.0 * K * K, games, largest, uneven)
+    if not np.isfinite(largest).all():
+        raise InputError(_not_finite(games, int(np.flatnonzero(~np.isfinite(largest))[0])))
+    allowed = _UNEVEN.get(given.dtype, 1e-9)
+    if (uneven > allowed * np.maximum(largest, 1.0)).any():
+        raise InputError(_not_antisymmetric(games, int(uneven.argmax()), allowed))
+    if uneven.any():  # what rounding left: the solvers count on pi A pi being zero
+        games = (games - games.swapaxes(1, 2)) / 2
+    return games, largest
+
+
+def costs_of(costs: ArrayLike, n: int, K: int) -> Floats:
+    """Return the costs as float64, (K,) or (n, K)."""
+    c = np.asarray(costs, np.float64)
+    if c.shape not in ((K,), (n, K)):
+        raise InputError(f"costs has shape {c.shape}; with {n} games of {K} agents it is ({K},) or ({n}, {K}).")
+    if not np.isfinite(c).all():
+        raise InputError("costs holds NaN or an infinity; every agent needs a finite cost.")
+    return c
+
+
+def scaled_to_one(costs: Floats) -> Floats:
+    """Return costs min-max scaled to [0, 1] in each game, 0 if all are equal (Eq. routerbench-cost-regularizer)."""
+    least = costs.min(-1, keepdims=True)
+    spread = costs.max(-1, keepdims=True) - least
+    scaled: Floats = np.divide(costs - least, spread, out=np.zeros_like(costs), where=spread > 0)
+    return scaled
+
+
+def _square(given: Floats) -> Floats:
+    if given.ndim not in (2, 3) or given.shape[-1] != given.shape[-2] or given.shape[-1] == 0:
+        raise InputError(f"A has shape {given.shape}; payoffs are (K, K), or (n, K, K) for n games, with K at least 1.")
+    if given.dtype.kind not in "fiub":
+        raise InputError(f"A holds {given.dtype}; payoffs are real numbers.")
+    return given if given.ndim == 3 else given[None]
+
+
+def _not_finite(games: Floats, g: int) -> str:
+    i, j = np.argwhere(~np.isfinite(games[g]))[0]
+    return f"A holds {games[g, i, j]} in game {g} at ({i}, {j}); every payoff must be finite."
+
+
+def _not_antisymmetric(games: Floats, g: int, allowed: float) -> str:
+    uneven = np.abs(games[g] + games[g].T)
+    i, j = np.unravel_index(uneven.argmax(), uneven.shape)
+    return (
+        f"A is not antisymmetric: in game {g}, A[{i}, {j}] = {games[g, i, j]:.9g} and A[{j}, {i}] = "
+        f"{games[g, j, i]:.9g}; each should be minus the other (within {allowed:g}). "
+        "Give margins, such as P - P.T for win rates P."
+    )

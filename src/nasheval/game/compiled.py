@@ -1,0 +1,40 @@
+"""Compiled loops over games: one decorator, and the threads that share the games out.
+
+numba takes half a second to import, so only the kernels import this file, and they are imported when a game is solved.
+Threads of our own rather than numba's: those end the process after a fork and may not be entered twice.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from itertools import pairwise
+from typing import Any, TypeVar, cast
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+_CHUNKS = 4  # a thread, so that a chunk of hard games does not leave the other threads idle
+_njit = import_module("numba").njit
+
+
+def compiled(function: _Function) -> _Function:
+    """Compile a function to machine code, once a machine: exact arithmetic, no interpreter lock."""
+    return cast(_Function, _njit(function, cache=True, nogil=True, error_model="numpy"))
+
+
+def spread(kernel: Callable[..., None], n: int, work: float, *arguments: Any) -> None:
+    """Call kernel(start, stop, *arguments) for stretches of range(n), on as many threads as the work is worth.
+
+    Args:
+        work: operations a game, roughly.
+    """
+    threads = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, n)
+    if threads < 2 or n * work < 1e6:  # starting threads takes longer than this
+        kernel(0, n, *arguments)
+        return
+    edges = [n * i // (threads * _CHUNKS) for i in range(threads * _CHUNKS + 1)]
+    with ThreadPoolExecutor(threads) as pool:
+        done = [pool.submit(kernel, start, stop, *arguments) for start, stop in pairwise(edges)]
+        for one in done:
+            one.result()

@@ -1,0 +1,259 @@
+"""What spending does to the game: linear prices, a convex disutility of expected spend, a hard budget.
+
+Each wraps a regulariser and is one itself, so that gaps and certificates need no special cases.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, TypeAlias, cast
+
+import numpy as np
+
+from nasheval.arrays import Floats, Ints
+from nasheval.errors import InputError
+from nasheval.game.regularizers import Regularizer
+from nasheval.game.search import crossing, raised
+
+# Lotteries (m, K) of the problems rows (m,) when agents pay prices (m, K): answer(prices, rows).
+Answer: TypeAlias = Callable[[Floats, Ints], Floats]
+# Lotteries (m, K) of the problems rows (m,) that spend at most limit (m,), and multipliers (m,): within(limit, rows).
+Within: TypeAlias = Callable[[Floats, Ints], tuple[Floats, Floats]]
+_NEAR = 1e-14  # spend this near to its target, on the scale of the costs, meets it
+
+
+class Disutility(Protocol):
+    """A convex, differentiable, nondecreasing function phi of expected spend, batched (Eq. convex-cost-disutility)."""
+
+    def value(self, spend: Floats) -> Floats:
+        """Return phi(spend)."""
+
+    def derivative(self, spend: Floats) -> Floats:
+        """Return the marginal price phi'(spend)."""
+
+
+@dataclass(frozen=True)
+class SoftBudget:
+    """A price that rises by `penalty` as expected spend crosses the budget (Eq. soft-budget-disutility).
+
+    Args:
+        budget: B, in the user's units of cost.
+        price: lambda_0, payoff a unit of cost.
+        penalty: lambda_bar, added to the price beyond the budget.
+        width: gamma, the spend over which the price rises.
+    """
+
+    budget: float
+    price: float
+    penalty: float
+    width: float
+
+    def __post_init__(self) -> None:
+        numbers = (self.budget, self.price, self.penalty, self.width)
+        if not np.isfinite(numbers).all() or self.price < 0 or self.penalty < 0 or self.width <= 0:
+            raise InputError(f"{self}: all four are finite, price and penalty at least 0, and width above 0.")
+
+    def value(self, spend: Floats) -> Floats:
+        """Return phi(spend)."""
+        excess = np.logaddexp(0.0, (spend - self.budget) / self.width)
+        return cast(Floats, self.price * spend + self.penalty * self.width * excess)
+
+    def derivative(self, spend: Floats) -> Floats:
+        """Return the marginal price phi'(spend)."""
+        return cast(Floats, self.price + self.penalty * (1 + np.tanh((spend - self.budget) / (2 * self.width))) / 2)
+
+
+@dataclass(frozen=True, eq=False)
+class LinearCost:
+    """Omega(pi) = base(pi) + prices . pi.
+
+    Args:
+        base: the regulariser beneath.
+        prices: (K,) or (n, K), in units of payoff.
+    """
+
+    base: Regularizer
+    prices: Floats
+
+    @property
+    def kappa(self) -> float:
+        """The modulus of strong convexity, that of the base."""
+        return self.base.kappa
+
+    def at(self, rows: Ints) -> LinearCost:
+        """Return the same for the games `rows` of a batch."""
+        return LinearCost(self.base.at(rows), rows_of(self.prices, rows))
+
+    def value(self, pi: Floats) -> Floats:
+        """Return Omega(pi), (...)."""
+        return self.base.value(pi) + spend_of(self.prices, pi)
+
+    def gradient(self, pi: Floats) -> Floats:
+        """Return the gradient, (..., K)."""
+        return self.base.gradient(pi) + self.prices
+
+    def best_response(self, payoff: Floats) -> Floats:
+        """Return the best response of the base to payoff - prices, (..., K)."""
+        return self.base.best_response(payoff - self.prices)
+
+
+@dataclass(frozen=True, eq=False)
+class ConvexCost:
+    """Omega(pi) = base(pi) + phi(costs . pi) (Eq. convex-cost-disutility).
+
+    Args:
+        base: the regulariser beneath.
+        costs: (K,) or (n, K), in the user's units.
+        disutility: phi.
+    """
+
+    base: Regularizer
+    costs: Floats
+    disutility: Disutility
+
+    @property
+    def kappa(self) -> float:
+        """The modulus of strong convexity, that of the base."""
+        return self.base.kappa
+
+    def at(self, rows: Ints) -> ConvexCost:
+        """Return the same for the games `rows` of a batch."""
+        return ConvexCost(self.base.at(rows), rows_of(self.costs, rows), self.disutility)
+
+    def value(self, pi: Floats) -> Floats:
+        """Return Omega(pi), (...)."""
+        return self.base.value(pi) + self.disutility.value(spend_of(self.costs, pi))
+
+    def gradient(self, pi: Floats) -> Floats:
+        """Return the gradient, (..., K)."""
+        price = self.disutility.derivative(spend_of(self.costs, pi))
+        return cast(Floats, self.base.gradient(pi) + price[..., None] * self.costs)
+
+    def best_response(self, payoff: Floats) -> Floats:
+        """Return the best response, (..., K), by a search on the marginal price."""
+        return _responses(self, payoff, lambda respond, c: priced(respond, c, self.disutility))
+
+
+@dataclass(frozen=True, eq=False)
+class HardBudget:
+    """Omega = base on the lotteries with costs . pi <= limit, for both players (Eq. hard-budget-equilibrium).
+
+    Args:
+        base: the regulariser beneath.
+        costs: (K,) or (n, K), in the user's units.
+        limit: C, the most a lottery may spend.
+    """
+
+    base: Regularizer
+    costs: Floats
+    limit: float
+
+    @property
+    def kappa(self) -> float:
+        """The modulus of strong convexity, that of the base."""
+        return self.base.kappa
+
+    def at(self, rows: Ints) -> HardBudget:
+        """Return the same for the games `rows` of a batch."""
+        return HardBudget(self.base.at(rows), rows_of(self.costs, rows), self.limit)
+
+    def value(self, pi: Floats) -> Floats:
+        """Return Omega(pi), (...), for lotteries within the budget."""
+        return self.base.value(pi)
+
+    def gradient(self, pi: Floats) -> Floats:
+        """Return the gradient of the base, (..., K)."""
+        return self.base.gradient(pi)
+
+    def best_response(self, payoff: Floats) -> Floats:
+        """Return the best response within the budget, (..., K), by a search on its multiplier."""
+        barred = surcharge(self.costs, self.limit, 4 * np.ptp(payoff, -1, keepdims=True) + 1e3 * self.kappa + 1e-9)
+        return _responses(self, payoff - barred, lambda respond, c: budgeted(respond, c, self.limit)[0])
+
+
+def priced(answer: Answer, costs: Floats, phi: Disutility) -> Floats:
+    """Return the lotteries (n, K) whose marginal price phi'(costs . pi) is the one they answer."""
+
+    def excess(p: Floats, rows: Ints) -> Floats:
+        return phi.derivative(spend_of(costs[rows], answer(p[:, None] * costs[rows], rows))) - p
+
+    rows = np.arange(len(costs))
+    low, high = phi.derivative(costs.min(-1)), phi.derivative(costs.max(-1))
+    low, high = crossing(excess, low, high, _NEAR * float(np.max(high - low, initial=0.0)))
+    cheap, dear = answer(high[:, None] * costs, rows), answer(low[:, None] * costs, rows)
+    least, most = spend_of(costs, cheap), spend_of(costs, dear)
+    spend, _ = crossing(lambda s, rows: (low[rows] + high[rows]) / 2 - phi.derivative(s), least, most, 0.0)
+    return mixed(cheap, dear, least, most, spend)
+
+
+def settled(within: Within, costs: Floats, phi: Disutility) -> Floats:
+    """Return the spend (n,) at which the multiplier of a hard budget is the marginal price phi'(spend).
+
+    For games without regulariser: their spend jumps in the price, but the price only steps down in the spend.
+    """
+    low, high = costs.min(-1), costs.max(-1)
+    near = _NEAR * float(np.max(phi.derivative(high) - phi.derivative(low), initial=0.0))
+    low, high = crossing(lambda spend, rows: within(spend, rows)[1] - phi.derivative(spend), low, high, near)
+    return cast(Floats, (low + high) / 2)
+
+
+def budgeted(answer: Answer, costs: Floats, limit: float) -> tuple[Floats, Floats]:
+    """Return the lotteries (n, K) that spend at most `limit` at the least multiplier, and that multiplier (n,)."""
+    spread = np.maximum(np.abs(costs - limit).max(-1), 1e-300)
+
+    def excess(p: Floats, rows: Ints) -> Floats:
+        spend = spend_of(costs[rows], answer(p[:, None] * costs[rows], rows))
+        return cast(Floats, (spend - limit) / spread[rows])
+
+    rows = np.arange(len(costs))
+    low, high = crossing(excess, np.zeros(len(costs)), raised(excess, 1 / spread), _NEAR)
+    cheap, dear = answer(high[:, None] * costs, rows), answer(low[:, None] * costs, rows)
+    least, most = spend_of(costs, cheap), spend_of(costs, dear)
+    return mixed(cheap, dear, least, most, np.minimum(limit, most)), high
+
+
+def mixed(cheap: Floats, dear: Floats, least: Floats, most: Floats, spend: Floats) -> Floats:
+    """Return the mixture (n, K) of two lotteries that spends `spend` (n,), given what each of them spends.
+
+    Without regulariser spend jumps in the price; at the jump both ends are equilibria, and so is any mixture.
+    """
+    share = np.divide(spend - least, most - least, out=np.zeros_like(least), where=most > least)
+    share = np.clip(share, 0.0, 1.0)[:, None]
+    return cast(Floats, (1 - share) * cheap + share * dear)
+
+
+def charged(A: Floats, prices: Floats) -> Floats:
+    """Return the games in which agents pay prices (n, K) or (K,): A - (prices 1^T - 1 prices^T)."""
+    return cast(Floats, A - (prices[..., :, None] - prices[..., None, :]))
+
+
+def spend_of(costs: Floats, pi: Floats) -> Floats:
+    """Return the expected cost costs . pi, (...)."""
+    return cast(Floats, np.einsum("...k,...k->...", costs, pi))
+
+
+def rows_of(costs: Floats, rows: Ints) -> Floats:
+    """Return the costs of the games `rows`, (K,) or (m, K)."""
+    return costs if costs.ndim == 1 else costs[rows]
+
+
+def surcharge(costs: Floats, limit: float | Floats, bar: Floats) -> Floats:
+    """Return the charge bar (..., 1) on all but the cheapest agents where the budget has room for no others, else 0.
+
+    Such a budget may have no multiplier that a search could find, and barring the dearer agents is the same.
+    """
+    least, most = costs.min(-1, keepdims=True), costs.max(-1, keepdims=True)
+    tight = limit <= least + 1e-12 * (most - least)
+    return np.where(tight & (costs > least), bar, 0.0)
+
+
+def _responses(omega: ConvexCost | HardBudget, payoff: Floats, search: Callable[[Answer, Floats], Floats]) -> Floats:
+    flat = payoff.reshape(-1, payoff.shape[-1])
+    costs = np.broadcast_to(omega.costs, payoff.shape).reshape(flat.shape)
+
+    def respond(prices: Floats, rows: Ints) -> Floats:
+        base = omega.base.at(rows) if payoff.ndim > 1 else omega.base
+        return base.best_response(flat[rows] - prices)
+
+    return search(respond, costs).reshape(payoff.shape)

@@ -1,0 +1,61 @@
+"""The game without regulariser where several maximal lotteries may exist: all of them, and the one of least norm."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+from scipy.optimize import nnls
+
+from nasheval.arrays import Floats, Ints
+
+_CLEAR, _SURE = 1e3, 1e-6  # ratio of x to w, or of w to x, and size, that settle on which side an entry is
+_RANK = 1e-12  # singular values below this, of a matrix whose largest entry is 1, are zero
+_PRICE = 1e-4  # weight of a budget's multiplier in the norm: enough to choose one, too little to move the lottery
+
+
+def least_norm(A: Floats, agents: int, x: Floats, w: Floats) -> Floats:
+    """Return the equilibrium z (m,) of least norm, given the central one.
+
+    All equilibria form the polytope {z >= 0, A z <= 0, the lottery sums to 1}. It is flat: z = 0 where the centre has
+    w > 0, and A z = 0 where it has x > 0. Entries that are on neither side for sure keep their inequalities.
+
+    Args:
+        A: (m, m) antisymmetric, the largest entry about 1.
+        agents: how many of the m entries are the lottery; one more is a budget's multiplier.
+        x, w: (m,) the centre of all equilibria and its losses, from the interior method.
+    """
+    tied, lost = x > np.maximum(_CLEAR * w, _SURE), w > np.maximum(_CLEAR * x, _SURE)
+    on = np.flatnonzero(~lost)
+    border = (on < agents).astype(float)
+    weight = np.where(border > 0, 1.0, _PRICE)
+    E = np.vstack([A[tied][:, on], border]) / weight
+    G = np.vstack([np.eye(len(on)), -A[~tied][:, on]]) / weight
+    z = np.zeros(len(x))
+    z[on] = np.maximum(_nearest_to_zero(E, G) / weight, 0.0)
+    return cast(Floats, z / z[:agents].sum())
+
+
+def _nearest_to_zero(E: Floats, G: Floats) -> Floats:
+    """Return the y of least norm with E y = (0, ..., 0, 1) and G y >= 0."""
+    y, free = _affine(E)
+    if not free.shape[1] or (G @ y >= -1e-12).all():
+        return y
+    touched = _touched(G @ free, -(G @ y))
+    exact, _ = _affine(np.vstack([G[touched], E]))
+    return exact
+
+
+def _affine(E: Floats) -> tuple[Floats, Floats]:
+    """Return the y of least norm with E y = (0, ..., 0, 1), and an orthonormal basis of the directions left free."""
+    U, sizes, V = np.linalg.svd(E)
+    rank = int((sizes > _RANK).sum())
+    return V[:rank].T @ (U[-1, :rank] / sizes[:rank]), V[rank:].T
+
+
+def _touched(C: Floats, d: Floats) -> Ints:
+    """Return which constraints hold with equality at the t of least norm with C t >= d (Lawson and Hanson's LDP)."""
+    target = np.zeros(C.shape[1] + 1)
+    target[-1] = 1.0
+    multipliers, _ = nnls(np.vstack([C.T, d]), target)
+    return np.flatnonzero(multipliers > 1e-12 * multipliers.max())

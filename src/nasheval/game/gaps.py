@@ -1,0 +1,102 @@
+"""The gap function: how far a lottery is from the equilibrium, and the residual of its first-order conditions."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nasheval.arrays import Floats
+from nasheval.errors import InputError
+from nasheval.game.checks import costs_of, scaled_to_one
+from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget
+from nasheval.game.regularizers import L2, Entropy, Regularizer
+
+
+def gap(
+    pi: ArrayLike,
+    A: ArrayLike,
+    *,
+    regularizer: Regularizer = L2(),  # noqa: B008 (frozen)
+    costs: ArrayLike | None = None,
+    cost_weight: float = 0.0,
+    budget: float | SoftBudget | None = None,
+) -> Floats:
+    """Return the regularised gap of lotteries pi, (...), zero exactly at the equilibrium (Eq. gap).
+
+    Args:
+        pi: (K,) or (n, K) lotteries.
+        A: (K, K) or (n, K, K) payoffs; they need not be antisymmetric here.
+        regularizer, costs, cost_weight, budget: as for `solve`.
+    """
+    lottery, payoff = np.asarray(pi, np.float64), np.asarray(A, np.float64)
+    if payoff.shape[-2:] != 2 * lottery.shape[-1:] or payoff.shape[:-2] not in ((), lottery.shape[:-1]):
+        raise InputError(
+            f"pi has shape {lottery.shape} and A {payoff.shape}; give (n, K) and (n, K, K), or (K,), (K, K)."
+        )
+    n = lottery.shape[0] if lottery.ndim > 1 else 1
+    omega = composed(regularizer, costs, cost_weight, budget, n, lottery.shape[-1])
+    return gap_at(lottery, np.einsum("...jk,...k->...j", payoff, lottery), omega)
+
+
+def composed(
+    regularizer: Regularizer,
+    costs: ArrayLike | None,
+    cost_weight: float,
+    budget: float | SoftBudget | None,
+    n: int,
+    K: int,
+) -> Regularizer:
+    """Return the regulariser with the cost weight and the budget on top, checked for n games of K agents."""
+    if costs is None:
+        if cost_weight or budget is not None:
+            raise InputError("cost_weight and budget speak of costs, and none were given: costs=(K,) or (n, K).")
+        return regularizer
+    if not 0 <= cost_weight < np.inf:
+        raise InputError(f"cost_weight is a finite number at least 0; {cost_weight!r} was given.")
+    c = costs_of(costs, n, K)
+    if cost_weight:
+        regularizer = LinearCost(regularizer, cost_weight * scaled_to_one(c))
+    if isinstance(budget, SoftBudget):
+        return ConvexCost(regularizer, c, budget)
+    return regularizer if budget is None else _hard(regularizer, c, budget)
+
+
+def _hard(base: Regularizer, costs: Floats, budget: float) -> HardBudget:
+    least = float(costs.min(-1).max())
+    if not budget >= least:
+        raise InputError(
+            f"No lottery costs as little as the budget {budget!r}: the cheapest agent costs {least:.9g}. "
+            "Give a larger budget, or a SoftBudget, which may be exceeded at a price."
+        )
+    return HardBudget(base, costs, float(budget))
+
+
+def gap_at(pi: Floats, payoff: Floats, omega: Regularizer) -> Floats:
+    """Return the gap of lotteries pi (..., K) against which the agents earn payoff = A pi (..., K)."""
+    q = omega.best_response(payoff)
+    return cast(Floats, np.einsum("...k,...k->...", payoff, q - pi) + omega.value(pi) - omega.value(q))
+
+
+def residual_at(pi: Floats, payoff: Floats, omega: Regularizer, price: Floats | None) -> Floats:
+    """Return the largest violation of the first-order conditions at pi (..., K), (...).
+
+    That is |min(pi_i, w_i)| with w the losses of the agents, and |min(price, unspent)| under a hard budget; for the
+    entropy, whose gradient is infinite at zero, it is the distance to the best response.
+    """
+    if _is_entropy(omega):
+        return cast(Floats, np.abs(pi - omega.best_response(payoff)).max(-1))
+    loss = omega.gradient(pi) - payoff
+    spare = np.zeros(pi.shape[:-1])
+    if isinstance(omega, HardBudget) and price is not None:
+        loss = loss + price[..., None] * omega.costs
+        spare = np.abs(np.minimum(price, omega.limit - np.einsum("...k,...k->...", omega.costs, pi)))
+    loss = loss - np.einsum("...k,...k->...", loss, pi)[..., None]
+    return cast(Floats, np.maximum(np.abs(np.minimum(pi, loss)).max(-1), spare))
+
+
+def _is_entropy(omega: Regularizer) -> bool:
+    while isinstance(omega, LinearCost | ConvexCost | HardBudget):
+        omega = omega.base
+    return isinstance(omega, Entropy)

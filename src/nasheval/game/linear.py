@@ -1,0 +1,96 @@
+"""Compiled dense linear algebra on small matrices, with LU in place.
+
+Matrices are the leading m by m part of a larger one, so that one workspace serves every game of a batch. Compiled code
+is kept on disk and made anew when its own file changes, not when one it calls does: after a change here, remove
+__pycache__.
+"""
+
+from __future__ import annotations
+
+from nasheval.arrays import Floats, Ints
+from nasheval.game.compiled import compiled
+
+
+@compiled
+def survey_games(start: int, stop: int, A: Floats, largest: Floats, uneven: Floats) -> None:
+    """Write the largest |A_ij| (NaN where one is not finite) and the largest |A_ij + A_ji| of each game."""
+    for g in range(start, stop):
+        most, worst, nothing = 0.0, 0.0, 0.0
+        for i in range(A.shape[1]):
+            for j in range(i + 1):
+                most = max(most, abs(A[g, i, j]), abs(A[g, j, i]))
+                worst = max(worst, abs(A[g, i, j] + A[g, j, i]))
+                nothing += 0.0 * A[g, i, j] + 0.0 * A[g, j, i]
+        largest[g], uneven[g] = most + nothing, worst
+
+
+@compiled
+def dot(a: Floats, b: Floats, start: int, stop: int) -> float:
+    """Return the inner product of a[start:stop] and b[start:stop], in four sums that run side by side."""
+    s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0
+    whole = stop - (stop - start) % 4
+    for i in range(start, whole, 4):
+        s0 += a[i] * b[i]
+        s1 += a[i + 1] * b[i + 1]
+        s2 += a[i + 2] * b[i + 2]
+        s3 += a[i + 3] * b[i + 3]
+    for i in range(whole, stop):
+        s0 += a[i] * b[i]
+    return (s0 + s1) + (s2 + s3)
+
+
+@compiled
+def careful_dot(a: Floats, b: Floats, start: float, m: int) -> float:
+    """Return start - a . b over m entries as if in twice the precision (Ogita, Rump and Oishi's Dot2)."""
+    high, low = start, 0.0
+    for i in range(m):
+        x, y = -a[i], b[i]
+        product = x * y
+        c, d = 134217729.0 * x, 134217729.0 * y  # Veltkamp's split: x = x1 + x2 with half the digits each
+        x1, y1 = c - (c - x), d - (d - y)
+        x2, y2 = x - x1, y - y1
+        low += x2 * y2 - (((product - x1 * y1) - x2 * y1) - x1 * y2)
+        total = high + product
+        back = total - high
+        low += (high - (total - back)) + (product - back)
+        high = total
+    return high + low
+
+
+@compiled
+def factor(a: Floats, m: int, order: Ints) -> float:
+    """Factor a (m, m) as LU in place; return the smallest pivot over the largest, 0 where a is singular."""
+    least, most = 1e300, 0.0
+    for k in range(m):
+        best = k
+        for i in range(k + 1, m):
+            if abs(a[i, k]) > abs(a[best, k]):
+                best = i
+        order[k] = best
+        top, other = a[k], a[best]  # rows as views: over whole views the compiler writes vector loops
+        if best != k:
+            for j in range(m):
+                top[j], other[j] = other[j], top[j]
+        size = abs(top[k])
+        least, most = min(least, size), max(most, size)
+        if not size > 0.0:  # also where a held a NaN
+            return 0.0
+        right = a[k, k + 1 : m]
+        for i in range(k + 1, m):
+            f = a[i, k] / top[k]
+            a[i, k] = f
+            row = a[i, k + 1 : m]
+            for j in range(row.shape[0]):
+                row[j] -= f * right[j]
+    return least / most
+
+
+@compiled
+def substitute(lu: Floats, m: int, order: Ints, b: Floats) -> None:
+    """Solve with the factors that `factor` left, in place: b (m,) becomes the solution."""
+    for k in range(m):
+        b[k], b[order[k]] = b[order[k]], b[k]
+    for i in range(m):
+        b[i] -= dot(lu[i], b, 0, i)
+    for i in range(m - 1, -1, -1):
+        b[i] = (b[i] - dot(lu[i], b, i + 1, m)) / lu[i, i]

@@ -1,0 +1,144 @@
+"""Regularisers Omega of the game: value, gradient, regularised best response and modulus of strong convexity."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol, cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nasheval.arrays import Floats, Ints
+from nasheval.errors import InputError
+
+
+class Regularizer(Protocol):
+    """A convex function Omega on the simplex; every method is batched over leading axes."""
+
+    @property
+    def kappa(self) -> float:
+        """The modulus of strong convexity (Eq. strong-convexity)."""
+
+    def at(self, rows: Ints) -> Regularizer:
+        """Return the same for the games `rows` of a batch."""
+
+    def value(self, pi: Floats) -> Floats:
+        """Return Omega(pi), (...), for lotteries pi (..., K)."""
+
+    def gradient(self, pi: Floats) -> Floats:
+        """Return the gradient of Omega, (..., K), at lotteries pi (..., K)."""
+
+    def best_response(self, payoff: Floats) -> Floats:
+        """Return the lottery q (..., K) that maximises payoff . q - Omega(q) (Eq. regularized-best-response)."""
+
+
+@dataclass(frozen=True)
+class L2:
+    """Omega(pi) = rho / 2 ||pi||^2; its centre does not matter on the simplex.
+
+    With rho = 0 the equilibrium is the maximal lottery: where there are several, the one of least L2 norm.
+
+    Args:
+        rho: strength, at least 0, on the scale of the payoffs.
+    """
+
+    rho: float = 1e-3
+
+    def __post_init__(self) -> None:
+        _check_strength("rho", self.rho, least="at least 0", fine=0 <= self.rho < np.inf)
+
+    @property
+    def kappa(self) -> float:
+        """The modulus of strong convexity, in the Euclidean norm."""
+        return float(self.rho)
+
+    def at(self, rows: Ints) -> L2:
+        """Return the same for the games `rows` of a batch."""
+        return self
+
+    def value(self, pi: Floats) -> Floats:
+        """Return rho / 2 ||pi||^2, (...)."""
+        return cast(Floats, self.rho / 2 * np.einsum("...k,...k->...", pi, pi))
+
+    def gradient(self, pi: Floats) -> Floats:
+        """Return rho pi, (..., K)."""
+        return self.rho * pi
+
+    def best_response(self, payoff: Floats) -> Floats:
+        """Return the projection of payoff / rho on the simplex; with rho = 0, uniform over the best agents."""
+        lead = payoff - payoff.max(-1, keepdims=True)
+        if self.rho > 0:
+            return project(lead / self.rho)
+        best = (lead == 0).astype(float)
+        return cast(Floats, best / best.sum(-1, keepdims=True))
+
+
+@dataclass(frozen=True)
+class Entropy:
+    """Omega(pi) = tau KL(pi || reference).
+
+    Args:
+        tau: strength, above 0, on the scale of the payoffs.
+        reference: a lottery (K,) or (n, K) that gives every agent weight; None is the uniform lottery.
+    """
+
+    tau: float
+    reference: ArrayLike | None = None
+
+    def __post_init__(self) -> None:
+        _check_strength("tau", self.tau, least="above 0", fine=0 < self.tau < np.inf)
+        if self.reference is not None:
+            _check_reference(np.asarray(self.reference, float))
+
+    @property
+    def kappa(self) -> float:
+        """The modulus of strong convexity, in the 1-norm (Pinsker) and so in the Euclidean norm too."""
+        return float(self.tau)
+
+    def at(self, rows: Ints) -> Entropy:
+        """Return the same for the games `rows` of a batch."""
+        return self if np.asarray(self.reference).ndim < 2 else Entropy(self.tau, np.asarray(self.reference)[rows])
+
+    def log_reference(self, K: int) -> Floats:
+        """Return log reference, (K,) or (n, K)."""
+        return np.full(K, -np.log(K)) if self.reference is None else np.log(np.asarray(self.reference, float))
+
+    def value(self, pi: Floats) -> Floats:
+        """Return tau KL(pi || reference), (...)."""
+        terms = pi * (np.log(np.where(pi > 0, pi, 1.0)) - self.log_reference(pi.shape[-1]))
+        return cast(Floats, self.tau * terms.sum(-1))
+
+    def gradient(self, pi: Floats) -> Floats:
+        """Return tau (log pi - log reference + 1), (..., K); minus infinity where pi is zero."""
+        with np.errstate(divide="ignore"):
+            logs = np.log(pi)
+        return cast(Floats, self.tau * (logs - self.log_reference(pi.shape[-1]) + 1.0))
+
+    def best_response(self, payoff: Floats) -> Floats:
+        """Return reference exp(payoff / tau), scaled to sum to one."""
+        logits = payoff / self.tau + self.log_reference(payoff.shape[-1])
+        weight = np.exp(logits - logits.max(-1, keepdims=True))
+        return cast(Floats, weight / weight.sum(-1, keepdims=True))
+
+
+def project(v: Floats) -> Floats:
+    """Return the point of the simplex nearest to v, (..., K)."""
+    ordered = -np.sort(-v, axis=-1)
+    surplus = np.cumsum(ordered, -1) - 1.0
+    count = np.arange(1, v.shape[-1] + 1)
+    kept = (ordered * count > surplus).sum(-1, keepdims=True)
+    shift = np.take_along_axis(surplus, kept - 1, -1) / kept
+    nearest: Floats = np.maximum(v - shift, 0.0)
+    return nearest
+
+
+def _check_strength(name: str, value: float, *, least: str, fine: bool) -> None:
+    if not fine:
+        raise InputError(f"The strength of a regulariser, {name}, is a finite number {least}; {value!r} was given.")
+
+
+def _check_reference(reference: Floats) -> None:
+    if reference.ndim not in (1, 2) or not (reference > 0).all() or not np.allclose(reference.sum(-1), 1, atol=1e-6):
+        raise InputError(
+            "The reference of Entropy is a lottery (K,), or one a game (n, K): every entry above 0, each summing to 1."
+        )

@@ -1,0 +1,85 @@
+"""`solve`: the equilibrium of every game of a batch, certified by its gap."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import cast
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from nasheval.arrays import Floats, Ints
+from nasheval.errors import ConvergenceError
+from nasheval.game.checks import payoffs
+from nasheval.game.costs import SoftBudget
+from nasheval.game.equilibria import Found, equilibria
+from nasheval.game.gaps import composed, gap_at, residual_at
+from nasheval.game.regularizers import L2, Regularizer
+
+_LARGEST_GAP = 1e-9  # over the scale of a game; a larger one is never handed out
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Equilibria of a batch of games, or of one, without the leading axis.
+
+    Args:
+        strategy: (n, K) lotteries; under L2 exactly zero off the support.
+        gap: (n,) the regularised gap of each, zero up to rounding (Eq. gap).
+        iterations: (n,) pivots, interior or Newton steps, over all games solved on the way.
+        kkt: (n,) the largest violation of the first-order conditions.
+        price: (n,) payoff a unit of cost that the budget sets at the margin; None without a budget.
+    """
+
+    strategy: Floats
+    gap: Floats
+    iterations: Ints
+    kkt: Floats
+    price: Floats | None = None
+
+
+def solve(
+    A: ArrayLike,
+    *,
+    regularizer: Regularizer = L2(),  # noqa: B008 (frozen)
+    costs: ArrayLike | None = None,
+    cost_weight: float = 0.0,
+    budget: float | SoftBudget | None = None,
+) -> Solution:
+    """Return the equilibria of the regularised preference game (Eq. contextual-equilibrium).
+
+    Args:
+        A: (K, K) or (n, K, K) antisymmetric payoffs; A[j, k] above 0 says that j is preferred to k.
+        regularizer: L2(rho) or Entropy(tau), or one of them with costs of your own on top.
+        costs: (K,) or (n, K), in your units.
+        cost_weight: the weight of costs scaled to [0, 1] in each game (Eq. routerbench-cost-regularizer).
+        budget: the most a lottery may cost in expectation, in your units, for both players
+            (Eq. hard-budget-equilibrium), or a SoftBudget (Eq. soft-budget-disutility).
+    """
+    games, largest = payoffs(A)
+    n, K = games.shape[:2]
+    omega = composed(regularizer, costs, cost_weight, budget, n, K)
+    if not n:
+        return Solution(np.empty((0, K)), np.empty(0), np.empty(0, np.int64), np.empty(0))
+    solution = _certified(games, omega, equilibria(games, omega, np.arange(n)), largest)
+    return solution if np.ndim(A) == 3 else _first(solution)
+
+
+def _certified(A: Floats, omega: Regularizer, found: Found, largest: Floats) -> Solution:
+    """Return the solution with its gap and residual; raise where the gap is not zero up to rounding."""
+    pi = np.maximum(found.lotteries, 0.0)  # rounding may have left a weight of -1e-13
+    pi /= pi.sum(-1, keepdims=True)
+    payoff = np.einsum("njk,nk->nj", A, pi)
+    gaps = gap_at(pi, payoff, omega)
+    slope = omega.gradient(pi)
+    scale = largest + omega.kappa + np.where(np.isfinite(slope), np.abs(slope), 0.0).max(-1)
+    for g in np.flatnonzero(~(gaps <= _LARGEST_GAP * scale)):
+        raise ConvergenceError(
+            f"Game {g} could not be solved: its lottery has a gap of {gaps[g]:.3g}. Please report it."
+        )
+    return Solution(pi, gaps, found.steps, residual_at(pi, payoff, omega, found.price), found.price)
+
+
+def _first(one: Solution) -> Solution:
+    price = None if one.price is None else one.price[0]
+    return Solution(one.strategy[0], one.gap[0], one.iterations[0], one.kkt[0], cast("Floats | None", price))
