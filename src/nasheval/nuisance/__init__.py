@@ -1,0 +1,1 @@
+"""Feedback -> NuisanceFit: cross-fitted outcome regressions mu and menu propensities e."""

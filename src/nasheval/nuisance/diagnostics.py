@@ -1,0 +1,337 @@
+"""How well the nuisances predict what they did not see, and whether every menu could have been asked everywhere."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nasheval.arrays import Floats, Ints, n_pairs, readonly
+from nasheval.nuisance.crossfit import NuisanceFit
+from nasheval.nuisance.learners import RecordModels
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
+
+_BINS = 10
+_FINE = 4096  # cells of the histogram of propensities, evenly spaced in their logarithm
+_SMALLEST = 1e-9
+_MOST_CELLS = 1 << 24  # propensities looked at for calibration; more contexts than that are thinned out evenly
+_CHUNK_CELLS = 1 << 21
+_QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 1.0)
+_THIN = 30  # effective votes of a pair below which its correction is mostly noise
+_FAR = 0.05  # distance between predicted and observed verdicts that is worth a warning
+_FAR_SHARE = 0.2  # the same for propensities, as a share of the prediction
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """Predictions in up to ten bins of about equal size, lowest first, against what was observed.
+
+    Args:
+        predicted: (bins,) mean prediction.
+        observed: (bins,) mean of what was observed.
+        count: (bins,) number of predictions.
+        error: (bins,) standard error of `observed`.
+    """
+
+    predicted: Floats
+    observed: Floats
+    count: Ints
+    error: Floats
+
+    @property
+    def distance(self) -> float:
+        """Mean distance between predicted and observed over all predictions."""
+        total = int(self.count.sum())
+        return float(self.count @ np.abs(self.predicted - self.observed)) / total if total else 0.0
+
+    def is_off(self, tolerance: Floats | float) -> bool:
+        """Tell whether a bin is off by more than the tolerance and more than three standard errors."""
+        gap = np.abs(self.predicted - self.observed)
+        return bool(((gap > tolerance) & (gap > 3 * self.error)).any())
+
+
+@dataclass(frozen=True)
+class NuisanceDiagnostics:
+    """What out-of-fold predictions say about the nuisances of a log.
+
+    Args:
+        agents: names of the K agents.
+        design: "inclusion" or "draws".
+        n_verdicts: number of pair verdicts.
+        r2: 1 - squared error of mu / squared deviation from the mean verdict of all; weighted by record.
+        r2_within: the same against the mean verdict of each menu and pair: what the context explains.
+        log_loss: of mu as a forecast that j wins, P = (1 + mu) / 2, a zero verdict being half a win.
+        outcome: calibration of mu against verdicts.
+        smallest: smallest propensity of a record, before the floor.
+        quantiles: (level, propensity) of the records' propensities, before the floor.
+        floor: what propensities below it were raised to.
+        clipped_share: share of records that were raised.
+        propensity: calibration of e over contexts and menus; None where propensities are known only at records.
+        votes: (pairs,) number of verdicts of each pair j < k, in the order of `pair_index`.
+        effective: (pairs,) effective number of them, (sum w / e)^2 / sum (w / e)^2.
+    """
+
+    agents: tuple[str, ...]
+    design: str
+    n_verdicts: int
+    r2: float
+    r2_within: float
+    log_loss: float
+    outcome: Calibration
+    smallest: float
+    quantiles: tuple[tuple[float, float], ...]
+    floor: float
+    clipped_share: float
+    propensity: Calibration | None
+    votes: Ints
+    effective: Floats
+
+    @classmethod
+    def of(cls, fit: NuisanceFit) -> NuisanceDiagnostics:
+        """Measure cross-fitted nuisances."""
+        raw = fit.raw_propensity
+        levels = np.quantile(raw, _QUANTILES) if len(raw) else np.full(len(_QUANTILES), np.nan)
+        votes, effective = _effective(fit)
+        return cls(
+            agents=fit.log.agents,
+            design=fit.log.design,
+            n_verdicts=len(fit.log.verdicts),
+            **_outcome_scores(fit),
+            smallest=float(levels[0]),
+            quantiles=tuple((level, float(value)) for level, value in zip(_QUANTILES, levels, strict=True)),
+            floor=fit.lowest,
+            clipped_share=fit.clipped_share,
+            propensity=None if isinstance(fit.propensity_models, RecordModels) else _propensity_calibration(fit),
+            votes=votes,
+            effective=effective,
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data that JSON can hold; what is not a number becomes None."""
+        found: dict[str, Any] = _plain(asdict(self))
+        return found
+
+    def warnings(self) -> list[str]:
+        """Say in words what a reader should know before trusting an estimate."""
+        return [*_outcome_warnings(self), *_propensity_warnings(self)]
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the scores, the calibration tables, the thinnest pairs and the warnings."""
+        from rich.text import Text
+
+        yield Text(
+            f"Outcome model, {self.n_verdicts:,} verdicts out of fold: R2 {self.r2:.3f}, of it by context "
+            f"{self.r2_within:.3f}, log loss {self.log_loss:.3f}"
+        )
+        yield _calibration_table("Verdicts by predicted verdict", self.outcome)
+        yield Text(
+            f"Propensities ({self.design}): smallest {self.smallest:.4g}, median {dict(self.quantiles)[0.5]:.4g}; "
+            f"{self.clipped_share:.1%} of records raised to {self.floor:.4g}"
+        )
+        if self.propensity is not None:
+            yield _calibration_table("Menus asked, by predicted propensity", self.propensity)
+        yield _pair_table(self)
+        for warning in self.warnings():
+            yield Text.assemble(("!", "yellow"), " ", warning)  # an agent may be called "[bold]" or ":cat:"
+
+    def __str__(self) -> str:
+        from io import StringIO
+
+        from rich.console import Console
+
+        console = Console(file=StringIO(), width=110, color_system=None)
+        with console.capture() as captured:
+            console.print(self)
+        return captured.get()
+
+
+# -- measuring --------------------------------------------------------------------------------------------------------
+
+
+def _outcome_scores(fit: NuisanceFit) -> dict[str, Any]:
+    log, mu, z = fit.log, fit.mu, fit.log.verdicts.z.astype(np.float64)
+    weight, column = log.records.weights[log.verdicts.record], log.menus.column_of_verdict
+    error = float(weight @ (z - mu) ** 2)
+    of_column = np.bincount(column, weight * z) / np.maximum(np.bincount(column, weight), 1e-300)
+    p = np.clip((1 + mu) / 2, 1e-6, 1 - 1e-6)
+    loss = -(1 + z) / 2 * np.log(p) - (1 - z) / 2 * np.log1p(-p)
+    return {
+        "r2": _r2(error, weight, z - np.average(z, weights=weight) if len(z) else z),
+        "r2_within": _r2(error, weight, z - of_column[column]),
+        "log_loss": float(np.average(loss, weights=weight)) if len(z) else float("nan"),
+        "outcome": calibrate(mu, z, weight),
+    }
+
+
+def _r2(error: float, weight: Floats, deviation: Floats) -> float:
+    total = float(weight @ deviation**2)
+    return 1 - error / total if total > 0 else float("nan")
+
+
+def calibrate(predicted: Floats, observed: Floats, weight: Floats | None = None) -> Calibration:
+    """Return the calibration of predictions, (n,), in bins at their deciles; equal predictions share a bin."""
+    w = np.ones(len(predicted)) if weight is None else weight
+    edges = np.unique(np.quantile(predicted, np.arange(1, _BINS) / _BINS)) if len(predicted) else np.zeros(0)
+    place = np.searchsorted(edges, predicted, side="left")
+    sums = np.stack(
+        [np.bincount(place, v * w, len(edges) + 1) for v in (np.ones_like(w), w, predicted, observed, observed**2)]
+    )
+    return _calibration(sums, np.bincount(place, minlength=len(edges) + 1))
+
+
+def _calibration(sums: Floats, count: Ints) -> Calibration:
+    """Return a calibration from sums over each bin, (5, bins), of w, w^2, w predicted, w observed, w observed^2."""
+    sums, count = sums[:, count > 0], count[count > 0]
+    total, squares, predicted, observed, second = sums
+    mean = observed / total
+    spread = np.maximum(second / total - mean**2, 0.0)
+    error = np.sqrt(spread * squares) / total
+    return Calibration(*map(readonly, (predicted / total, mean, count, error)))
+
+
+def _propensity_calibration(fit: NuisanceFit) -> Calibration:
+    """Compare predicted propensities with how often menus were asked, over contexts and menus, in chunks.
+
+    Under inclusion a cell is a context and a menu; under draws it is a record and a menu, so that a context counts as
+    often as it was asked.
+    """
+    edges = np.geomspace(_SMALLEST, 1.0, _FINE)
+    sums, count = np.zeros((5, _FINE + 1)), np.zeros(_FINE + 1, np.int64)
+    for e, asked, trials in _cells(fit):
+        place = np.searchsorted(edges, e)
+        parts = (trials, trials, trials * e, asked, asked)
+        sums += np.stack([np.bincount(place, part, _FINE + 1) for part in parts])
+        count += np.bincount(place, trials, _FINE + 1).astype(np.int64)
+    group = np.minimum(np.cumsum(count) * _BINS // max(int(count.sum()) + 1, 1), _BINS - 1)
+    merged = np.stack([np.bincount(group, row, _BINS) for row in sums])
+    return _calibration(merged, np.bincount(group, count, _BINS).astype(np.int64))
+
+
+def _cells(fit: NuisanceFit) -> Iterator[tuple[Floats, Floats, Floats]]:
+    """Yield, flat, the propensities of some contexts and menus, how often each was asked, and how often it could."""
+    log, n_menus = fit.log, len(fit.log.menus)
+    thin = max(1, -(-log.n_contexts * n_menus // _MOST_CELLS))
+    step = max(1, _CHUNK_CELLS // max(n_menus, 1))
+    for fold in range(fit.n_folds):
+        contexts = np.flatnonzero(fit.fold == fold)[::thin]
+        for start in range(0, len(contexts), step):
+            chunk = contexts[start : start + step]
+            asked, trials = _asked(fit, chunk)
+            yield fit.propensity_models.predict(fit.X[chunk], fold).ravel(), asked.ravel(), trials.ravel()
+
+
+def _asked(fit: NuisanceFit, contexts: Ints) -> tuple[Floats, Floats]:
+    """Return (n, M) how often each menu was asked at some contexts, and how often it could have been."""
+    log, n_menus = fit.log, len(fit.log.menus)
+    sizes = np.diff(log.context_offsets)[contexts].astype(np.int64)
+    starts = log.context_offsets[contexts].astype(np.int64)
+    records = np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
+    cell = np.repeat(np.arange(len(contexts)), sizes) * n_menus + log.menus.of_record[records]
+    asked = np.bincount(cell, minlength=len(contexts) * n_menus).reshape(len(contexts), n_menus).astype(np.float64)
+    if log.design == "inclusion":
+        return np.minimum(asked, 1.0), np.ones_like(asked)
+    return asked, np.broadcast_to(sizes[:, None].astype(np.float64), asked.shape)
+
+
+def _effective(fit: NuisanceFit) -> tuple[Ints, Floats]:
+    """Return (pairs,) votes and Kish's effective number of votes of each pair."""
+    log, size = fit.log, n_pairs(fit.log.n_agents)
+    pair = log.menus.columns.pair[log.menus.column_of_verdict]
+    weight = (log.records.weights / fit.e)[log.verdicts.record]
+    total, squares = np.bincount(pair, weight, size), np.bincount(pair, weight**2, size)
+    effective = np.divide(total**2, squares, out=np.zeros(size), where=squares > 0)
+    return readonly(np.bincount(pair, minlength=size)), readonly(effective)
+
+
+# -- saying -----------------------------------------------------------------------------------------------------------
+
+
+def _outcome_warnings(found: NuisanceDiagnostics) -> Iterator[str]:
+    if not found.n_verdicts:
+        yield "There are no verdicts."
+        return
+    if found.r2_within <= 0:
+        yield (
+            f"The outcome model explains none of what verdicts owe to the context (R2 {found.r2_within:.3f} against "
+            f"each pair's mean): either contexts matter little, or there is too little data to see it."
+        )
+    if found.outcome.is_off(_FAR):
+        yield (
+            f"Predicted verdicts are off by {found.outcome.distance:.2f} on average, more than chance explains; the "
+            f"debiased estimate corrects for it, the plug-in does not."
+        )
+
+
+def _propensity_warnings(found: NuisanceDiagnostics) -> Iterator[str]:
+    if found.clipped_share > 0.01:
+        yield (
+            f"{found.clipped_share:.0%} of records have a propensity below {found.floor:.4g} and were raised to it: "
+            f"some menus are hardly ever asked there, and estimates lean on the outcome model."
+        )
+    if found.propensity is not None and found.propensity.is_off(_FAR_SHARE * found.propensity.predicted):
+        yield (
+            f"Predicted propensities are off by {found.propensity.distance:.2g} on average, more than chance explains: "
+            f"which menus were asked where is not well understood."
+        )
+    yield from _thin_pairs(found)
+
+
+def _thin_pairs(found: NuisanceDiagnostics) -> Iterator[str]:
+    never, thin = int((found.votes == 0).sum()), (found.votes > 0) & (found.effective < _THIN)
+    if never:
+        yield f"{never:,} of {len(found.votes):,} pairs were never compared; what is said of them is the model's guess."
+    if thin.any():
+        worst = int(np.flatnonzero(thin)[found.effective[thin].argmin()])
+        yield (
+            f"{int(thin.sum()):,} pairs have fewer than {_THIN} effective votes; fewest: {_pair_name(found, worst)}, "
+            f"whose {int(found.votes[worst]):,} votes count as {found.effective[worst]:.1f}."
+        )
+
+
+def _pair_name(found: NuisanceDiagnostics, pair: int) -> str:
+    j, k = (int(side[pair]) for side in np.triu_indices(len(found.agents), 1))
+    return f"{found.agents[j]} and {found.agents[k]}"
+
+
+def _calibration_table(title: str, found: Calibration) -> Table:
+    from rich.table import Table
+
+    table = Table(title=title, title_justify="left")
+    for name in ("predicted", "observed", "± s.e.", "count"):
+        table.add_column(name, justify="right")
+    for predicted, observed, error, count in zip(
+        found.predicted, found.observed, found.error, found.count, strict=True
+    ):
+        table.add_row(f"{predicted:.3f}", f"{observed:.3f}", f"{error:.3f}", f"{count:,}")
+    return table
+
+
+def _pair_table(found: NuisanceDiagnostics, most: int = 10) -> Table:
+    from rich.table import Table
+    from rich.text import Text
+
+    order = np.argsort(found.effective, kind="stable")[:most]
+    title = (
+        "Effective votes of each pair" if len(found.votes) <= most else f"The {most} pairs with fewest effective votes"
+    )
+    table = Table(title=title, title_justify="left")
+    table.add_column("pair", overflow="fold")
+    table.add_column("votes", justify="right")
+    table.add_column("effective", justify="right")
+    for pair in order:
+        name = Text(_pair_name(found, int(pair)))
+        table.add_row(name, f"{int(found.votes[pair]):,}", f"{found.effective[pair]:,.1f}")
+    return table
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _plain(one) for name, one in value.items()}
+    if isinstance(value, tuple | list | np.ndarray):
+        return [_plain(one) for one in (value.tolist() if isinstance(value, np.ndarray) else value)]
+    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -1,0 +1,155 @@
+"""A stack of outcome learners, weighted by held-out squared error."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from nasheval.arrays import Bools, Floats, Ints, readonly
+from nasheval.errors import InputError
+from nasheval.feedback.base import Log
+from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner
+from nasheval.nuisance.trees import held_out
+
+_CELLS = 1 << 22  # predictions held at a time
+
+
+@dataclass(frozen=True)
+class StackModels:
+    """Weighted means of several learners' models.
+
+    Args:
+        models: one for each learner.
+        weights: (folds, learners) nonnegative, rows sum to one.
+        losses: (folds, learners) held-out mean squared error of each learner.
+    """
+
+    models: tuple[FoldModels, ...]
+    weights: Floats
+    losses: Floats
+
+    def predict(self, X: Features, fold: int) -> Floats:
+        """Return (n, P) weighted means of the learners' predictions; those without weight are not asked."""
+        total = sum(weight * models.predict(X, fold) for weight, models in self._used(fold))
+        return np.asarray(total)
+
+    def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
+        """Return (cells,) predictions at rows[i] of X and column columns[i] only."""
+        total = sum(weight * cells_of(models, X, fold, rows, columns) for weight, models in self._used(fold))
+        return np.asarray(total)
+
+    def _used(self, fold: int) -> list[tuple[float, FoldModels]]:
+        both = zip(self.weights[fold], self.models, strict=True)
+        return [(float(weight), models) for weight, models in both if weight > 0]
+
+
+@dataclass(frozen=True)
+class Stack:
+    """mu^m_jk: the weighted mean of several learners, weights nonnegative with sum one, chosen inside each fold.
+
+    A fifth of a fold's training contexts is held out, the learners are fitted on the rest, and the weights minimise
+    squared error on what was held out; then the learners are fitted on all of the fold's training contexts. Whether a
+    stack is used at all is decided on halves of the held-out contexts, weights from one half being judged on the other:
+    where they do not beat the learner that is best there, that learner alone is used.
+
+    Args:
+        learners: two or more outcome learners.
+    """
+
+    learners: Sequence[Learner]
+
+    def __post_init__(self) -> None:
+        if len(self.learners) < 2:
+            raise InputError(f"A stack of {len(self.learners)} learners; accepted are two or more.")
+
+    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> StackModels:
+        """Fit every learner twice on each training set, and the weights in between; see `Learner.fit`."""
+        share = 0.5 / len(self.learners)
+        part = replace(effort, advance=lambda done: effort.advance(done * share))
+        held = np.stack([_held_contexts(seen, [effort.seed, fold]) for fold, seen in enumerate(train)])
+        inner = [learner.fit(log, X, train & ~held, part) for learner in self.learners]
+        chosen = [weigh(*_residuals(log, X, inner, held[fold], fold)) for fold in range(len(train))]
+        del inner
+        models = tuple(learner.fit(log, X, train, part) for learner in self.learners)
+        weights, losses = zip(*chosen, strict=True)
+        return StackModels(models, readonly(np.stack(weights)), readonly(np.stack(losses)))
+
+
+def _held_contexts(seen: Bools, seed: list[int]) -> Bools:
+    """Return (n_contexts,) a fifth of the training contexts."""
+    held = np.zeros(len(seen), bool)
+    contexts = np.flatnonzero(seen)
+    held[contexts] = held_out(contexts, np.random.default_rng(seed))
+    return held
+
+
+def _residuals(
+    log: Log, X: Features, models: Sequence[FoldModels], held: Bools, fold: int
+) -> tuple[Floats, Floats, Ints]:
+    """Return (rows, learners) z - mu at the held-out verdicts, their weights and their contexts."""
+    context = log.context_of[log.verdicts.record]
+    rows = np.flatnonzero(held[context])
+    at = (X, fold, context[rows], log.menus.column_of_verdict[rows])
+    found = np.column_stack([log.verdicts.z[rows] - cells_of(one, *at) for one in models])
+    return found, log.records.weights[log.verdicts.record[rows]], context[rows]
+
+
+def cells_of(models: FoldModels, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
+    """Return (cells,) predictions of any models at rows[i] of X and column columns[i]."""
+    if isinstance(models, CellModels):
+        return models.cells(X, fold, rows, columns)
+    contexts, place = np.unique(rows, return_inverse=True)
+    found = np.empty(len(rows))
+    step = max(1, _CELLS // (int(columns.max(initial=0)) + 1))
+    for start in range(0, len(contexts), step):
+        inside = np.flatnonzero((place >= start) & (place < start + step))
+        values = models.predict(X[contexts[start : start + step]], fold)
+        found[inside] = values[place[inside] - start, columns[inside]]
+    return found
+
+
+def weigh(residual: Floats, weight: Floats, context: Ints) -> tuple[Floats, Floats]:
+    """Return (learners,) weights of a stack and the learners' mean squared errors.
+
+    Args:
+        residual: (rows, learners) truth minus prediction, held out.
+        weight: (rows,) weights.
+        context: (rows,) contexts, which are kept together when the stack is judged.
+    """
+    n_learners = residual.shape[1]
+    if not len(residual):
+        return np.full(n_learners, 1 / n_learners), np.full(n_learners, np.nan)
+    gram = _gram(residual, weight)
+    halves = [_gram(residual[half], weight[half]) for half in (context % 2 == 0, context % 2 == 1)]
+    stacked = sum(_value(simplex_weights(a), b) for a, b in (halves, halves[::-1]))
+    single = sum(_value(_best(a), b) for a, b in (halves, halves[::-1]))
+    weights = simplex_weights(gram) if stacked < single else _best(gram)
+    return weights, np.diag(gram) / float(weight.sum())
+
+
+def simplex_weights(gram: Floats) -> Floats:
+    """Return the a >= 0 with sum one that minimises a' G a, (learners,).
+
+    Minimising b' G b + (sum(b) - 1)^2 over b >= 0 gives a multiple of a, since for b = s a the best s leaves
+    g / (1 + g), which grows with g = a' G a; and that is a nonnegative least-squares problem.
+    """
+    from scipy.optimize import nnls
+
+    values, vectors = np.linalg.eigh(gram / max(float(np.trace(gram)), 1e-300))
+    root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+    found = nnls(np.vstack([root, np.ones(len(gram))]), np.append(np.zeros(len(gram)), 1.0))[0]
+    return np.asarray(found / found.sum())
+
+
+def _gram(residual: Floats, weight: Floats) -> Floats:
+    return np.asarray((residual * weight[:, None]).T @ residual)
+
+
+def _best(gram: Floats) -> Floats:
+    return np.asarray(np.eye(len(gram))[int(np.diag(gram).argmin())])
+
+
+def _value(weights: Floats, gram: Floats) -> float:
+    return float(weights @ gram @ weights)

@@ -1,0 +1,228 @@
+"""Folds, and predictions by models that never saw what they predict."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nasheval.errors import InputError
+from nasheval.feedback.log import Feedback
+from nasheval.feedback.records import Records
+from nasheval.nuisance import crossfit as module
+from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
+from nasheval.nuisance.learners import Effort, Features, records_of
+
+
+def log_of(n=40, records=90, seed=0, design="inclusion", **columns):
+    rng = np.random.default_rng(seed)
+    context_of = np.sort(rng.integers(0, n, records))
+    agent = np.concatenate([np.sort(rng.choice(4, 2, replace=False)) for _ in range(records)])
+    built = Records.build(sizes=np.full(records, 2), agent=agent, rank=rng.integers(0, 2, len(agent)), **columns)
+    contexts = pa.table({"g": pa.chunked_array([["a", "b"] * (n // 4), ["c", None] * (n // 4)]), "x": rng.random(n)})
+    voters = None if columns.get("voter") is None else pa.array([f"v{v}" for v in range(columns["voter"].max() + 1)])
+    return Feedback.from_records(
+        built, agents="abcd", contexts=contexts, context_of=context_of, voters=voters, design=design
+    )
+
+
+def plain_features(log):
+    x = log.contexts["x"].to_numpy().astype(np.float32)[:, None]
+    return Features(x, x)
+
+
+# -- folds ------------------------------------------------------------------------------------------------------------
+
+
+@given(st.integers(2, 60).flatmap(lambda n: st.tuples(st.just(n), st.integers(2, n))), st.integers(0, 9))
+def test_folds_are_of_equal_size(size, seed):
+    n, folds = size
+    log = Feedback.from_records(
+        Records.build(sizes=np.array([2]), agent=np.array([0, 1]), rank=np.array([0, 1])), agents="ab", n_contexts=n
+    )
+    fold = make_folds(log, folds, seed=seed)
+    counts = np.bincount(fold, minlength=folds)
+    assert counts.sum() == n
+    assert counts.max() - counts.min() <= 1
+    assert np.array_equal(fold, make_folds(log, folds, seed=seed))
+
+
+def test_folds_depend_on_the_seed():
+    log = log_of()
+    assert not np.array_equal(make_folds(log, seed=0), make_folds(log, seed=1))
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 1000), st.integers(2, 4))
+def test_a_voter_is_in_one_fold(seed, folds):
+    rng = np.random.default_rng(seed)
+    log = log_of(records=90, seed=seed, voter=rng.integers(-1, 400, 90))
+    fold = make_folds(log, folds, seed=seed, by="voter")
+    assert max(np.bincount(log.records.voter[log.records.voter >= 0])) > 1
+    for name in range(400):
+        assert len(np.unique(fold[log.context_of[log.records.voter == name]])) <= 1
+    assert len(np.unique(fold)) == folds
+
+
+def test_contexts_without_a_voter_are_spread():
+    log = log_of(records=60, voter=np.full(60, -1).astype(np.int32))
+    log = replace(log, voters=pa.array([], pa.string()))
+    assert np.bincount(make_folds(log, 4, by="voter")).tolist() == [10] * 4
+
+
+def test_folds_by_time_are_blocks():
+    rng = np.random.default_rng(0)
+    time = rng.permutation(90).astype(float)
+    time[5] = np.nan
+    log = log_of(time=time)
+    fold = make_folds(log, 4, by="time")
+    first = np.full(log.n_contexts, np.inf)
+    for context, when in zip(log.context_of, log.records.time, strict=True):
+        first[context] = min(first[context], np.inf if np.isnan(when) else when)
+    assert np.bincount(fold).tolist() == [10] * 4
+    assert (np.diff(fold[np.argsort(first, kind="stable")]) >= 0).all()
+
+
+def test_folds_by_a_column_keep_equal_values_together():
+    log = log_of()
+    fold = make_folds(log, 4, by="g")
+    values = log.contexts["g"].to_pylist()
+    for value in ("a", "b", "c", None):  # a missing value is a value
+        assert len({int(f) for f, v in zip(fold, values, strict=True) if v == value}) == 1
+    assert np.bincount(fold).tolist() == [10] * 4
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"folds": 1}, "accepted are 2 to 40"),
+        ({"folds": 41}, "accepted are 2 to 40"),
+        ({"by": "voter"}, "no voters"),
+        ({"by": "time"}, "no times"),
+        ({"by": "colour"}, "no context column 'colour'; this log has g, x"),
+        ({"by": "g"}, "4 groups by 'g', fewer than 5 folds"),
+    ],
+)
+def test_folds_that_cannot_be(options, words):
+    with pytest.raises(InputError, match=words):
+        make_folds(log_of(), **{"folds": 5, **options})
+
+
+# -- predictions ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Tagged:
+    """Predicts fold + column / 100 + the context's feature / 1000, so that a wrong cell shows."""
+
+    width: int
+
+    def predict(self, X, fold):
+        return fold + np.arange(self.width) / 100 + X.trees[:, :1].astype(float) / 1000
+
+
+class TaggedCells(Tagged):
+    def cells(self, X, fold, rows, columns):
+        return self.predict(X, fold)[rows, columns]
+
+
+class Recorded(Tagged):
+    def of_records(self):
+        return np.linspace(0.001, 0.9, 90)
+
+
+@dataclass(frozen=True)
+class Remembers:
+    """A learner that keeps what it was given."""
+
+    seen: list
+    width: int
+
+    def fit(self, log, X, train, effort):
+        self.seen.append(train)
+        effort.advance(0.25)
+        effort.advance(0.75)
+        return Tagged(self.width)
+
+
+def fit_of(log, outcome=Tagged, propensity=Tagged, folds=3, **options):
+    columns, menus = len(log.menus.columns), len(log.menus)
+    fold = make_folds(log, folds)
+    return NuisanceFit(log, plain_features(log), fold, outcome(columns), propensity(menus), **options)
+
+
+@pytest.mark.parametrize("models", [Tagged, TaggedCells])
+@pytest.mark.parametrize("cells", [1, 50, 1 << 23])
+def test_every_verdict_and_record_gets_its_own_prediction(models, cells, monkeypatch):
+    monkeypatch.setattr(module, "_CELLS", cells)
+    log = log_of()
+    fit = fit_of(log, models, models)
+    x = fit.X.trees[:, 0].astype(float)
+    for record in range(log.n_records):
+        context, menu = log.context_of[record], log.menus.of_record[record]
+        expected = fit.fold[context] + menu / 100 + x[context] / 1000
+        assert fit.raw_propensity[record] == pytest.approx(expected, abs=1e-12)
+        assert fit.mu[record] == pytest.approx(expected, abs=1e-12)  # a duel: menu m has column m
+    rows = np.concatenate([contexts for contexts, _ in fit.outcomes()])
+    assert sorted(rows.tolist()) == list(range(log.n_contexts))
+
+
+def test_the_floor():
+    fit = fit_of(log_of(), propensity=Recorded, floor=0.1)
+    assert np.array_equal(fit.raw_propensity, np.linspace(0.001, 0.9, 90))
+    assert fit.lowest == 0.1
+    assert np.array_equal(fit.e, np.maximum(fit.raw_propensity, 0.1))
+    assert fit.clipped_share == (np.linspace(0.001, 0.9, 90) < 0.1).mean()
+
+
+def test_under_many_draws_the_floor_is_lower():
+    """Six menus: as given. A catalogue of M > 10 menus, whose propensities sum to one: floor * 10 / M."""
+    log = log_of(design="draws")
+    assert fit_of(log, floor=0.1).lowest == 0.1
+    pairs = np.array([(j, k) for j in range(8) for k in range(j + 1, 8)])
+    records = Records.build(sizes=np.full(28, 2), agent=pairs.ravel(), rank=np.tile([0, 1], 28))
+    many = Feedback.from_records(records, agents="abcdefgh", contexts=pa.table({"x": np.arange(28.0)}), design="draws")
+    assert fit_of(many, floor=0.1).lowest == pytest.approx(0.1 * 10 / 28)
+
+
+def test_elsewhere_the_folds_are_averaged():
+    log = log_of()
+    fit = fit_of(log, folds=4)
+    X = fit.X[:7]
+    assert fit.predict_outcomes(X) == pytest.approx(
+        np.mean([fit.outcome_models.predict(X, f) for f in range(4)], axis=0)
+    )
+    assert fit.predict_propensities(X).shape == (7, len(log.menus))
+
+
+def test_learners_are_given_the_other_folds_and_progress_is_shared():
+    log, seen, told = log_of(), [], []
+    fold = make_folds(log, 5)
+    learner = Remembers(seen, len(log.menus))
+    fit = crossfit(
+        log, plain_features(log), outcome=learner, propensity=learner, fold=fold, effort=Effort(advance=told.append)
+    )
+    assert fit.n_folds == 5
+    for train in seen:
+        assert train.shape == (5, log.n_contexts)
+        assert all(np.array_equal(train[f], fold != f) for f in range(5))
+    assert told == [0.125, 0.375, 0.125, 0.375]
+
+
+def test_records_of_contexts():
+    log = log_of()
+    wanted = np.arange(log.n_contexts) % 3 == 0
+    assert records_of(log, wanted).tolist() == [r for r in range(log.n_records) if log.context_of[r] % 3 == 0]
+
+
+def test_a_log_without_records():
+    nothing = np.zeros(0, np.int64)
+    log = Feedback.from_records(
+        Records.build(sizes=nothing, agent=nothing, rank=nothing), agents="ab", contexts=pa.table({"x": np.arange(4.0)})
+    )
+    fit = fit_of(log, folds=2)
+    assert (len(fit.mu), len(fit.e), fit.clipped_share) == (0, 0, 0.0)

@@ -1,0 +1,263 @@
+"""Known, marginal and multinomial propensities, and which of them a log's design allows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nasheval.contexts.encoder import ContextEncoder
+from nasheval.errors import InputError
+from nasheval.feedback.log import Feedback
+from nasheval.feedback.partition import ranking
+from nasheval.feedback.records import Records
+from nasheval.feedback.world import SyntheticWorld
+from nasheval.nuisance import propensity as module
+from nasheval.nuisance.crossfit import crossfit, make_folds
+from nasheval.nuisance.learners import Effort, Features
+from nasheval.nuisance.propensity import Known, Marginal, Multinomial, choose_propensity, menu_shares
+from nasheval.nuisance.sklearn_models import Intercept, SklearnPropensity
+from nasheval.nuisance.trees import TreeMultinomial, TreePropensity
+from nasheval.nuisance.tuning import TunedTrees
+
+WORLD = SyntheticWorld(seed=3, features=16, calibration=64)
+
+
+def features(log):
+    return Features.of(ContextEncoder.fit(log.contexts), log.contexts)
+
+
+def folds(n, k=2):
+    return np.arange(k)[:, None] != (np.arange(n) % k)[None, :]
+
+
+def duels(pairs, *, n=None, agents="abc", design="draws", contexts=None, context_of=None, **columns):
+    records = Records.build(
+        sizes=np.full(len(pairs), 2), agent=np.array(pairs).ravel(), rank=np.tile([0, 1], len(pairs)), **columns
+    )
+    return Feedback.from_records(
+        records, agents=agents, contexts=contexts, context_of=context_of, n_contexts=n, design=design
+    )
+
+
+# -- which ------------------------------------------------------------------------------------------------------------
+
+
+def test_what_is_chosen():
+    one, many = WORLD.feedback("pairwise", 1, 30, selection="one"), WORLD.feedback("pairwise", 1, 30)
+    known = WORLD.feedback("pairwise", 1, 30, known_propensity=True)
+    bare = duels([(0, 1), (0, 2)])
+    assert isinstance(choose_propensity("auto", one), Multinomial)
+    assert choose_propensity("auto", many) == TunedTrees(TreePropensity(), how="trees", columns=5)
+    assert isinstance(choose_propensity("auto", known), Known)
+    assert isinstance(choose_propensity("auto", bare), Marginal)
+    assert isinstance(choose_propensity("known", known), Known)
+    assert choose_propensity("lightgbm", many) == TreePropensity()
+    assert choose_propensity("lightgbm", one) == TreeMultinomial()
+    assert isinstance(choose_propensity("multinomial", one), Multinomial)
+    assert isinstance(choose_propensity("marginal", one), Marginal)
+    assert isinstance(choose_propensity("marginal", many), Marginal)
+    assert isinstance(choose_propensity(lambda X: X, many), Known)
+    mine = Marginal(prior=3.0)
+    assert choose_propensity(mine, many) is mine
+
+
+def test_many_menus_are_marginal():
+    pairs = [(j, k) for j in range(21) for k in range(j + 1, 21)]
+    names = [f"m{j}" for j in range(21)]
+    log = duels(pairs, agents=names, contexts=pa.table({"x": np.arange(float(len(pairs)))}))
+    assert isinstance(choose_propensity("auto", log), Marginal)
+
+
+def test_a_classifier_is_wrapped():
+    linear = pytest.importorskip("sklearn.linear_model")
+    assert isinstance(
+        choose_propensity(linear.LogisticRegression(), WORLD.feedback("pairwise", 1, 30)), SklearnPropensity
+    )
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [
+        ("known", "carries none"),
+        ("multinomial", "includes menus independently"),
+        ("logistic", "'logistic'; accepted are 'auto', 'known'"),
+        (3, "3; accepted are 'auto'"),
+    ],
+)
+def test_what_makes_no_sense(choice, words):
+    with pytest.raises(InputError, match=words):
+        choose_propensity(choice, WORLD.feedback("pairwise", 1, 30))
+
+
+# -- known ------------------------------------------------------------------------------------------------------------
+
+
+def test_known_record_by_record():
+    log = WORLD.feedback("pairwise", 1, 60, known_propensity=True)
+    fit = crossfit(log, features(log), outcome=Intercept(), propensity=Known(), fold=make_folds(log, 3))
+    assert np.array_equal(fit.raw_propensity, log.records.propensity)
+    with pytest.raises(InputError, match="record by record only"):
+        fit.predict_propensities(fit.X)
+    with pytest.raises(InputError, match="carries none"):
+        Known().fit(WORLD.feedback("pairwise", 1, 60), features(log), folds(60), Effort())
+
+
+def test_known_by_a_rule():
+    log = WORLD.feedback("pairwise", 1, 60)
+    n_menus = len(log.menus)
+    rule = Known(lambda X: np.repeat(WORLD.propensity(X.trees)[:, None], n_menus, axis=1))
+    fit = crossfit(log, features(log), outcome=Intercept(), propensity=rule, fold=make_folds(log, 3))
+    assert fit.raw_propensity == pytest.approx(WORLD.propensity(fit.X.trees)[log.context_of])
+    assert fit.predict_propensities(fit.X[:5]) == pytest.approx(fit.propensity_models.predict(fit.X[:5], 0))
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (lambda X: np.ones(len(X)), "shape"),
+        (lambda X: np.zeros((len(X), 10)), "outside"),
+        (lambda X: X.trees[:, :3], "10 menus"),
+    ],
+)
+def test_rules_that_give_no_propensities(rule, words):
+    log = WORLD.feedback("pairwise", 1, 60)
+    models = Known(rule).fit(log, features(log), folds(60), Effort())
+    with pytest.raises(InputError, match=words):
+        models.predict(features(log), 0)
+
+
+# -- marginal ---------------------------------------------------------------------------------------------------------
+
+
+def test_marginal_draws_by_hand():
+    """Contexts u, u, u, v: ab, ab, ac, bc; weights 1, 2, 1, 4. Shares 3, 1, 4 of 8, half a record added to each."""
+    table = pa.table({"g": ["u", "u", "u", "v"]})
+    log = duels([(0, 1), (0, 1), (0, 2), (1, 2)], contexts=table, weight=np.array([1.0, 2.0, 1.0, 4.0]))
+    X, train = features(log), np.ones((1, 4), bool)
+    overall = np.array([3.5, 1.5, 4.5]) / 9.5
+    assert Marginal().fit(log, X, train, Effort()).predict(X, 0) == pytest.approx(np.tile(overall, (4, 1)))
+    e = Marginal(by="g", prior=2.0).fit(log, X, train, Effort()).predict(X, 0)
+    assert e[0] == pytest.approx((np.array([3, 1, 0]) + 2 * overall) / (4 + 2))
+    assert e[3] == pytest.approx((np.array([0, 0, 4]) + 2 * overall) / (4 + 2))
+    assert e.sum(axis=1) == pytest.approx(1)
+
+
+def test_marginal_inclusion_by_hand():
+    """Context 0 asks ab twice, which includes it once; context 2 asks nothing."""
+    log = duels([(0, 1), (0, 1), (0, 2), (0, 1)], context_of=[0, 0, 0, 1], n=3, design="inclusion")
+    X = Features(np.zeros((3, 1), np.float32), np.zeros((3, 1), np.float32))
+    e = Marginal().fit(log, X, np.array([[True, True, True], [True, False, True]]), Effort())
+    assert e.predict(X, 0)[0] == pytest.approx([2.5 / 4, 1.5 / 4])
+    assert e.predict(X, 1)[0] == pytest.approx([1.5 / 3, 1.5 / 3])
+
+
+def test_strata_never_seen_have_the_overall_share():
+    table = pa.table({"g": ["u", "u", None, "v"], "x": [1.0, 2.0, 3.0, 4.0]})
+    log = duels([(0, 1), (0, 2), (0, 1), (0, 1)], contexts=table)
+    X = features(log)
+    models = Marginal(by=["g"]).fit(log, X, np.array([[True, True, True, False]]), Effort())
+    elsewhere = Features(np.full_like(X.trees, 77), X.network)
+    assert models.predict(elsewhere, 0)[0] == pytest.approx(menu_shares(log, np.array([True, True, True, False])))
+    assert not np.array_equal(models.predict(X, 0)[0], models.predict(X, 0)[2])  # a missing value is a stratum
+    assert np.array_equal(
+        Marginal(by=0).fit(log, X, folds(4), Effort()).shares, Marginal(by="g").fit(log, X, folds(4), Effort()).shares
+    )
+
+
+def test_strata_that_cannot_be():
+    log = WORLD.feedback("pairwise", 1, 1500)
+    with pytest.raises(InputError, match="'colour'; accepted are context columns: 'x0'"):
+        Marginal(by="colour").fit(log, features(log), folds(1500), Effort())
+    with pytest.raises(InputError, match="1,500 strata"):
+        Marginal(by="x0").fit(log, features(log), folds(1500), Effort())
+
+
+@settings(max_examples=30)
+@given(st.lists(st.tuples(st.sampled_from([(0, 1), (0, 2), (1, 2)]), st.sampled_from("uvw")), min_size=4, max_size=30))
+def test_marginal_draws_sum_to_one(rows):
+    log = duels([pair for pair, _ in rows], contexts=pa.table({"g": [g for _, g in rows]}))
+    X = features(log)
+    e = Marginal(by="g").fit(log, X, folds(len(rows)), Effort()).predict(X, 1)
+    assert (e > 0).all()
+    assert e.sum(axis=1) == pytest.approx(1)
+
+
+# -- multinomial ------------------------------------------------------------------------------------------------------
+
+
+def test_multinomial_draws_are_near_the_truth():
+    log = WORLD.feedback("pairwise", 1, 4000, selection="one")
+    X, told = features(log), []
+    models = Multinomial().fit(log, X, folds(4000), Effort(advance=told.append))
+    e, true = models.predict(X, 0), WORLD.propensity(X.trees, "pairwise", selection="one")
+    assert np.allclose(e.sum(axis=1), 1, atol=1e-12)
+    assert ((e - true) ** 2).mean() < 0.4 * ((true - true.mean(axis=0)) ** 2).mean()
+    assert sum(told) == pytest.approx(1)
+    again = Multinomial().fit(log, X, folds(4000), Effort(n_jobs=2))
+    assert np.array_equal(again.theta, models.theta)
+
+
+def test_where_contexts_do_not_matter_the_shares_remain():
+    """Menus drawn whatever the context: the strongest shrinkage is chosen, or no slopes at all."""
+    rng = np.random.default_rng(0)
+    pairs = np.array([(0, 1), (0, 2), (1, 2)])[rng.choice(3, 600, p=[0.5, 0.3, 0.2])]
+    log = duels(pairs, contexts=pa.table({f"x{c}": rng.random(600) for c in range(30)}))
+    X = features(log)
+    e = Multinomial().fit(log, X, np.ones((1, 600), bool), Effort()).predict(X, 0)
+    assert np.abs(e - menu_shares(log, np.ones(600, bool))).max() < 0.12
+    assert np.abs(e - menu_shares(log, np.ones(600, bool))).mean() < 0.03
+
+
+def test_many_menus_share_slopes_by_agent(monkeypatch):
+    monkeypatch.setattr(module, "_FREE_MENUS", 5)
+    log = WORLD.feedback("pairwise", 1, 3000, selection="one")
+    X = features(log)
+    models = Multinomial().fit(log, X, folds(3000), Effort())
+    assert models.theta.shape == (2, X.network.shape[1] + 1, log.n_agents)
+    e, true = models.predict(X, 0), WORLD.propensity(X.trees, "pairwise", selection="one")
+    assert np.allclose(e.sum(axis=1), 1, atol=1e-12)
+    assert ((e - true) ** 2).mean() < 0.5 * ((true - true.mean(axis=0)) ** 2).mean()
+
+
+@settings(max_examples=10, deadline=None)
+@given(st.integers(0, 1000), st.booleans())
+def test_the_gradient_is_that_of_the_loss(seed, by_agent):
+    rng = np.random.default_rng(seed)
+    draws = module._Draws(rng.random((20, 3)), rng.integers(0, 4, 20), rng.uniform(0.5, 2, 20), np.arange(20))
+    members = (rng.random((4, 2)) < 0.5).astype(float) if by_agent else None
+    offset, theta = rng.normal(size=4), rng.normal(size=(3, 2 if by_agent else 4))
+    gradient = module._loss(draws, offset, theta, members)[1]
+    for place in np.ndindex(theta.shape):
+        step = np.zeros_like(theta)
+        step[place] = 1e-5
+        up, down = (module._loss(draws, offset, theta + sign * step, members)[0] for sign in (1, -1))
+        assert gradient[place] == pytest.approx((up - down) / 2e-5, rel=1e-4, abs=1e-6)
+
+
+def test_the_ridge_is_scikit_learns():
+    linear = pytest.importorskip("sklearn.linear_model")
+    rng = np.random.default_rng(0)
+    x, menu = rng.normal(size=(300, 2)), rng.integers(0, 3, 300)
+    draws = module._Draws(x, menu, np.ones(300), np.arange(300))
+    theta = module._ridge(draws, np.zeros(3), None, 5.0, np.zeros((2, 3)))
+    theirs = linear.LogisticRegression(C=0.2, fit_intercept=False, tol=1e-8, max_iter=1000).fit(x, menu)
+    assert theta == pytest.approx(theirs.coef_.T, abs=1e-3)
+
+
+def test_records_are_sampled_where_there_are_too_many(monkeypatch):
+    monkeypatch.setattr(module, "_FIT_CELLS", 1)
+    log = WORLD.feedback("pairwise", 1, 2500, selection="one")
+    draws = module._draws(log, features(log), np.ones(2500, bool), np.random.default_rng(0))
+    assert len(draws.menu) == 2000
+    assert (np.diff(draws.context) > 0).all()
+
+
+def test_a_context_may_draw_often():
+    told = [ranking(["a", "b"])] * 3 + [ranking(["b", "c"])] * 3
+    log = Feedback.from_partitions(np.array([[0.0], [1.0]]), told, context_of=[0, 0, 0, 1, 1, 1], design="draws")
+    X = features(log)
+    e = Multinomial().fit(log, X, np.ones((1, 2), bool), Effort()).predict(X, 0)
+    assert e.sum(axis=1) == pytest.approx(1)
