@@ -1,0 +1,1 @@
+"""NuisanceFit -> PayoffModel: the debiased payoff matrix A(x), and intervals for its means."""

@@ -1,0 +1,109 @@
+"""Cycles that hold at a stated confidence: a beats b beats c beats a, every edge tested, all pairs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from nasheval.arrays import Bools, Floats, Ints
+
+_TINY = 1e-300
+
+
+@dataclass(frozen=True)
+class Cycle:
+    """Agents of which each beats the next, and the last the first.
+
+    Args:
+        agents: names, starting with the one that the log names first.
+        margins: estimated payoff of each over the next.
+        errors: their standard errors.
+    """
+
+    agents: tuple[str, ...]
+    margins: tuple[float, ...]
+    errors: tuple[float, ...]
+
+    def to_dict(self) -> dict[str, object]:
+        """Return plain values, ready for JSON."""
+        return {"agents": list(self.agents), "margins": list(self.margins), "errors": list(self.errors)}
+
+    def __str__(self) -> str:
+        return " > ".join((*self.agents, self.agents[0]))
+
+
+def signs(z: Floats, draws: Floats, confidence: float) -> Ints:
+    """Return (m,) +1 or -1 where the sign of a mean is certain, 0 where it is not, all together at one confidence.
+
+    Two steps (Romano, Shaikh and Wolf, 2014). A tenth of the error buys a region that holds all means: outside of zero
+    it settles a sign and says how far from zero that mean is at least. The rest buys a test of the signs by stepping
+    down (Romano and Wolf, 2005): its critical value is the quantile of the largest statistic that could still mislead,
+    |z| of a mean of unknown sign, and -z less that distance of a mean whose sign is settled or found. The chance of any
+    wrong sign is at most 1 - confidence, and clear pairs do not make it harder to settle the others.
+
+    Args:
+        z: (m,) estimates over their standard errors, on the normal scale.
+        draws: (B, m) such statistics when all means are zero.
+    """
+    if not len(z):
+        return np.zeros(0, np.int8)
+    error = 1 - confidence
+    reach = np.quantile(np.abs(draws).max(axis=1), 1 - error / 10)
+    away = np.maximum(np.abs(z) - reach, 0)
+    found = np.where(away > 0, np.sign(z), 0)
+    while True:
+        misleading = np.where(found == 0, np.abs(draws), -found * draws - away)
+        critical = np.quantile(misleading.max(axis=1), 1 - 0.9 * error)
+        more = np.where((found == 0) & (np.abs(z) > critical), np.sign(z), found)
+        if (more == found).all():
+            return found.astype(np.int8)
+        found = more
+
+
+def find_cycles(beats: Bools, longest: int = 6) -> list[tuple[int, ...]]:
+    """Return the minimal cycles of a directed graph: all of three, and longer ones that no edge cuts short.
+
+    A false cycle has a false edge, so that cycles of certain edges are certain together.
+
+    Args:
+        beats: (K, K) which agent certainly beats which.
+        longest: most agents in a cycle.
+    """
+    return [*_triples(beats), *_chordless(beats, longest)]
+
+
+def _triples(beats: Bools) -> list[tuple[int, ...]]:
+    """Return (a, b, c) with a beats b beats c beats a and a the lowest number."""
+    a, b = np.nonzero(beats)
+    edge, c = np.nonzero(beats[b] & beats.T[a] & (np.arange(len(beats)) > a[:, None]))
+    keep = b[edge] > a[edge]
+    return sorted(zip(a[edge][keep].tolist(), b[edge][keep].tolist(), c[keep].tolist(), strict=True))
+
+
+def _chordless(beats: Bools, longest: int) -> Iterator[tuple[int, ...]]:
+    """Yield cycles of four agents or more in which no two agents but neighbours have an edge."""
+    joined = beats | beats.T
+    paths: list[tuple[int, ...]]
+    paths = [(int(a), int(b)) for a, b in np.argwhere(beats) if b > a] if longest > 3 else []
+    while paths:
+        path = paths.pop()
+        chord = joined[list(path[1:-1])].any(axis=0) | beats[path[0]]
+        for c in np.flatnonzero(beats[path[-1]] & ~chord & (np.arange(len(beats)) > path[0])):
+            if not beats[c, path[0]]:
+                paths += [(*path, int(c))] * (len(path) + 1 < longest)
+            elif len(path) > 2:
+                yield (*path, int(c))
+
+
+def as_cycles(
+    found: list[tuple[int, ...]], agents: tuple[str, ...], margin: Floats, error: Floats
+) -> tuple[Cycle, ...]:
+    """Name the agents of cycles, the clearest (largest smallest margin over its error) first."""
+
+    def edges(values: Floats, cycle: tuple[int, ...]) -> tuple[float, ...]:
+        return tuple(float(values[a, b]) for a, b in zip(cycle, (*cycle[1:], cycle[0]), strict=True))
+
+    named = [Cycle(tuple(agents[a] for a in c), edges(margin, c), edges(error, c)) for c in found]
+    return tuple(sorted(named, key=lambda c: -min(m / max(e, _TINY) for m, e in zip(c.margins, c.errors, strict=True))))

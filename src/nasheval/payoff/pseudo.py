@@ -1,0 +1,176 @@
+"""Pseudo-outcomes Gamma (Eq. payoff-pseudo-outcome), sparse in the verdicts that were observed.
+
+Gamma is the plug-in payoff f(mu) at every context and pair, plus a correction where a verdict was observed. Only the
+corrections are held; the plug-in part is predicted again, in chunks, where it is asked for. With design "inclusion" a
+verdict Z of a record of weight w corrects by w df/du (Z - mu) / e, with "draws" by that over R_i, the weight of all
+records of the context (the records of a context are averaged). Under "draws" a context without a record has no
+pseudo-outcome.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from nasheval.arrays import Bools, Floats, Ints, offsets_of, readonly, runs
+from nasheval.nuisance.crossfit import NuisanceFit
+from nasheval.payoff.aggregation import Aggregation, aggregation_of
+from nasheval.payoff.aggregators import Aggregator, Mean
+
+_CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
+_KEPT = 1 << 23  # a plug-in surface of no more numbers is kept once it is computed
+
+
+@dataclass(frozen=True, eq=False)
+class PseudoOutcomes:
+    """Gamma_jk(O_i) of every context and pair; v counts the observed pair verdicts, in the log's order.
+
+    Args:
+        fit: the nuisances.
+        aggregation: f, ready for the log's menus.
+        context: (v,) context of each verdict, ascending.
+        record: (v,) its record.
+        pair: (v,) its pair, numbered by `pair_index`.
+        residual: (v,) Z - mu.
+        slope: (v,) df/du of its menu and pair at mu(x).
+        spread: (v,) sum over the pair's menus of |df/du| at mu(x); 1 for a linear aggregator.
+        share: (v,) w / e, or w / (R e) under "draws".
+        used: (n_contexts,) which contexts have a pseudo-outcome.
+    """
+
+    fit: NuisanceFit
+    aggregation: Aggregation
+    context: Ints
+    record: Ints
+    pair: Ints
+    residual: Floats
+    slope: Floats
+    spread: Floats
+    share: Floats
+    used: Bools
+
+    @property
+    def n_contexts(self) -> int:
+        """Number of contexts of the log."""
+        return self.fit.log.n_contexts
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of pairs of agents."""
+        return self.aggregation.n_pairs
+
+    @cached_property
+    def correction(self) -> Floats:
+        """(v,) what each verdict adds to the plug-in payoff of its context and pair."""
+        return readonly(self.share * self.slope * self.residual)
+
+    @cached_property
+    def corrections(self) -> csr_array:
+        """The corrections as a sparse (n_contexts, n_pairs) array, summed over a context's records."""
+        shape = (self.n_contexts, self.n_pairs)
+        found = csr_array((self.correction, self.pair, self._starts), shape=shape, copy=True)
+        found.sum_duplicates()
+        return found
+
+    @cached_property
+    def _starts(self) -> Ints:
+        counts = np.bincount(self.context, minlength=self.n_contexts)
+        return offsets_of(counts)
+
+    def plugin_chunks(self, contexts: Ints | None = None) -> Iterator[tuple[Ints, Floats]]:
+        """Yield (contexts, (len(contexts), n_pairs) f(mu) out of fold), fold by fold, in bounded chunks.
+
+        Args:
+            contexts: which ones; None: all that have a pseudo-outcome.
+        """
+        rows = np.flatnonzero(self.used) if contexts is None else contexts
+        step = max(1, _CELLS // max(1, len(self.aggregation.pair), self.n_pairs))
+        if self._kept is not None:
+            yield from ((rows[i : i + step], self._kept[rows[i : i + step]]) for i in range(0, len(rows), step))
+            return
+        yield from self._predicted(rows, step)
+
+    def _predicted(self, rows: Ints, step: int) -> Iterator[tuple[Ints, Floats]]:
+        for fold in range(self.fit.n_folds):
+            inside = rows[self.fit.fold[rows] == fold]
+            for start in range(0, len(inside), step):
+                part = inside[start : start + step]
+                yield part, self.aggregation.aggregate(self.fit.outcome_models.predict(self.fit.X[part], fold))
+
+    @cached_property
+    def _kept(self) -> Floats | None:
+        """The whole plug-in surface where it is small: groups and bootstraps ask for it again and again."""
+        if self.n_contexts * max(self.n_pairs, len(self.aggregation.pair)) > _KEPT:
+            return None
+        found = np.zeros((self.n_contexts, self.n_pairs))
+        for contexts, values in self._predicted(np.arange(self.n_contexts), _CELLS):
+            found[contexts] = values
+        return readonly(found)
+
+    def plugin(self, contexts: Ints) -> Floats:
+        """Return f(mu) out of fold at some contexts, (len(contexts), n_pairs)."""
+        found = np.empty((len(contexts), self.n_pairs))
+        order = np.argsort(self.fit.fold[contexts], kind="stable") if self._kept is None else np.arange(len(contexts))
+        start = 0
+        for part, values in self.plugin_chunks(contexts[order]):
+            found[order[start : start + len(part)]] = values
+            start += len(part)
+        return found
+
+    def chunks(self, contexts: Ints | None = None) -> Iterator[tuple[Ints, Floats]]:
+        """Yield (contexts, (len(contexts), n_pairs) Gamma), in bounded chunks."""
+        for part, values in self.plugin_chunks(contexts):
+            yield part, values + self.corrections[part].toarray()
+
+    def dense(self, contexts: Ints) -> Floats:
+        """Return Gamma at some contexts, (len(contexts), n_pairs)."""
+        return np.asarray(self.plugin(contexts) + self.corrections[contexts].toarray())
+
+
+def pseudo_outcomes(fit: NuisanceFit, aggregator: Aggregator | None = None) -> PseudoOutcomes:
+    """Return the pseudo-outcomes of a log under fitted nuisances (Eq. payoff-pseudo-outcome, Algorithm 1)."""
+    log, verdicts = fit.log, fit.log.verdicts
+    aggregation = aggregation_of(log, aggregator or Mean())
+    column, context = log.menus.column_of_verdict, log.context_of[verdicts.record]
+    slope, spread = _slopes(fit, aggregation, context, column)
+    share, used = _shares(fit)
+    return PseudoOutcomes(
+        fit=fit,
+        aggregation=aggregation,
+        context=readonly(context),
+        record=verdicts.record,
+        pair=readonly(log.menus.columns.pair[column].astype(np.int32)),
+        residual=readonly(verdicts.z - fit.mu),
+        slope=readonly(slope),
+        spread=readonly(spread),
+        share=readonly(share[verdicts.record]),
+        used=readonly(used),
+    )
+
+
+def _shares(fit: NuisanceFit) -> tuple[Floats, Bools]:
+    """Return w / e or w / (R e) of each record, and which contexts have a pseudo-outcome."""
+    log, weight = fit.log, fit.log.records.weights
+    if log.design == "inclusion":
+        return weight / fit.e, np.ones(log.n_contexts, bool)
+    total = np.bincount(log.context_of, weight, log.n_contexts)
+    return weight / (total[log.context_of] * fit.e), total > 0
+
+
+def _slopes(fit: NuisanceFit, aggregation: Aggregation, context: Ints, column: Ints) -> tuple[Floats, Floats]:
+    """Return df/du of each verdict's column, and the sum of |df/du| over its pair's columns."""
+    if aggregation.linear:
+        return aggregation.weight[column], np.ones(len(column))
+    starts = offsets_of(np.bincount(context, minlength=fit.log.n_contexts))
+    slope, spread = np.empty(len(column)), np.empty(len(column))
+    for contexts, mu in fit.outcomes():
+        sizes = np.diff(starts)[contexts]
+        rows, place = runs(starts[contexts], sizes), np.repeat(np.arange(len(contexts)), sizes)
+        derivative = aggregation.derivative(mu)
+        slope[rows] = derivative[place, column[rows]]
+        spread[rows] = aggregation.spread(derivative)[place, column[rows]]
+    return slope, spread

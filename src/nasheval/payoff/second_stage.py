@@ -1,0 +1,164 @@
+"""The second stage: from pseudo-outcomes to A(x) at any context (Algorithm 1, line "fit a shared payoff regressor")."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Literal, get_args
+
+import numpy as np
+
+from nasheval.arrays import Bools, Floats
+from nasheval.errors import InputError
+from nasheval.nuisance.learners import Effort, Features, FoldModels
+from nasheval.payoff.aggregation import Aggregation
+from nasheval.payoff.corrected import Strength, learn_correction
+from nasheval.payoff.pseudo import PseudoOutcomes
+from nasheval.payoff.surfaces import Boosting, Surface, fit_pairs, fit_shared
+
+SecondStage = Literal["corrected", "shared", "per-pair", "none"]
+SECOND_STAGES: tuple[SecondStage, ...] = get_args(SecondStage)
+
+_CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
+_MOST_ROWS = 1 << 27  # (context, pair) rows that a regression on dense Gamma may have
+
+
+@dataclass(frozen=True, eq=False)
+class Plugin:
+    """The plug-in payoff f(mu(x)), mu averaged over the folds' models.
+
+    Args:
+        outcome_models: mu, one model a fold.
+        n_folds: number of folds.
+        aggregation: f.
+    """
+
+    outcome_models: FoldModels
+    n_folds: int
+    aggregation: Aggregation
+
+    def predict(self, X: Features) -> Floats:
+        """Return (n, n_pairs) payoffs."""
+        total = np.asarray(self.outcome_models.predict(X, 0), np.float64)
+        for fold in range(1, self.n_folds):
+            total = total + self.outcome_models.predict(X, fold)
+        return self.aggregation.aggregate(total / self.n_folds)
+
+
+@dataclass(frozen=True, eq=False)
+class PayoffModel:
+    """The estimated game A(x): base surface + strength * learned surface, clipped and made antisymmetric.
+
+    Args:
+        agents: names of the K agents.
+        form: the second stage that made it.
+        covered: (n_pairs,) pairs that some menu holds; the payoff of the others is not identified and given as 0.
+        plugin: where the surface starts, or None for one that is regressed from scratch.
+        surface: what was learned from the pseudo-outcomes, or None.
+        strength: how strongly `surface` corrects `plugin` and what that wins; None for other forms.
+    """
+
+    agents: tuple[str, ...]
+    form: SecondStage
+    covered: Bools
+    plugin: Plugin | None = None
+    surface: Surface | None = field(default=None)
+    strength: Strength | None = None
+
+    @property
+    def n_agents(self) -> int:
+        """Number of agents K."""
+        return len(self.agents)
+
+    @cached_property
+    def uncovered(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of agents that no menu holds."""
+        j, k = np.triu_indices(self.n_agents, 1)
+        return tuple((self.agents[j[p]], self.agents[k[p]]) for p in np.flatnonzero(~self.covered))
+
+    def predict(self, X: Features) -> Floats:
+        """Return A(x), (n, K, K): antisymmetric, within [-1, 1], zero on the diagonal."""
+        K = self.n_agents
+        found, (j, k) = np.zeros((len(X), K, K)), np.triu_indices(K, 1)
+        for rows in _chunks(len(X), self._width):
+            pairs = self._pairs(X[rows])
+            found[rows, j, k], found[rows, k, j] = pairs, 0.0 - pairs  # no negative zeros
+        return found
+
+    def predict_pairs(self, X: Features) -> Floats:
+        """Return A_jk(x) for j < k, (n, n_pairs), in the order of `pair_index`."""
+        found = np.empty((len(X), len(self.covered)))
+        for rows in _chunks(len(X), self._width):
+            found[rows] = self._pairs(X[rows])
+        return found
+
+    def correction(self, X: Features) -> Floats:
+        """Return what is added to the plug-in payoff of each pair before clipping, (n, n_pairs); 0 without one."""
+        if self.plugin is None or self.surface is None or self.strength is None:
+            return np.zeros((len(X), len(self.covered)))
+        return np.asarray(self.strength.strength * self.surface.predict(X))
+
+    def _pairs(self, X: Features) -> Floats:
+        if self.plugin is None:
+            found = np.zeros((len(X), len(self.covered))) if self.surface is None else self.surface.predict(X)
+        else:
+            found = self.plugin.predict(X) + self.correction(X)
+        return np.clip(found, -1.0, 1.0)
+
+    @property
+    def _width(self) -> int:
+        columns = 0 if self.plugin is None else len(self.plugin.aggregation.pair)
+        return max(1, len(self.covered), columns)
+
+
+def _chunks(n: int, width: int) -> list[slice]:
+    step = max(1, _CELLS // width)
+    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+
+
+def fit_payoff(
+    pseudo: PseudoOutcomes,
+    second_stage: SecondStage = "corrected",
+    *,
+    strength: float | None = None,
+    boosting: Boosting | None = None,
+    effort: Effort | None = None,
+) -> PayoffModel:
+    """Fit the second stage on pseudo-outcomes.
+
+    Args:
+        second_stage: "corrected": the plug-in surface plus what its residuals teach (`nasheval.payoff.corrected`);
+            "shared": one regression of Gamma on (x, j, k), Algorithm 1 as printed; "per-pair": one regression of Gamma
+            on x a pair, as in the section on the debiased payoff matrix; "none": the plug-in surface alone.
+        strength: of "corrected", from 0 to 1; None chooses it on held-out folds.
+        boosting: how its trees are boosted.
+    """
+    if second_stage not in SECOND_STAGES:
+        raise InputError(f"second_stage is {second_stage!r}; accepted are {', '.join(map(repr, SECOND_STAGES))}.")
+    work, fit, aggregation = effort or Effort(), pseudo.fit, pseudo.aggregation
+    named = fit.log.agents, second_stage, aggregation.covered
+    plugin = Plugin(fit.outcome_models, fit.n_folds, aggregation)
+    if second_stage == "none":
+        return PayoffModel(*named, plugin=plugin)
+    if second_stage == "corrected":
+        surface, chosen = learn_correction(pseudo, strength=strength, boosting=boosting, effort=work)
+        return PayoffModel(*named, plugin=plugin, surface=surface, strength=chosen)
+    return PayoffModel(*named, surface=_regressed(pseudo, second_stage, boosting or Boosting(seed=work.seed), work))
+
+
+def _regressed(pseudo: PseudoOutcomes, form: SecondStage, boosting: Boosting, effort: Effort) -> Surface:
+    """Regress dense Gamma on the context, over all contexts that have one and all covered pairs."""
+    rows, covered = np.flatnonzero(pseudo.used), pseudo.aggregation.covered
+    if not len(rows) or not covered.any():
+        raise InputError(f"This log has no records, so second_stage={form!r} has nothing to learn from; give some.")
+    if len(rows) * int(covered.sum()) > _MOST_ROWS:
+        raise InputError(
+            f"second_stage={form!r} regresses on {len(rows):,} contexts x {int(covered.sum()):,} pairs, more than "
+            f"{_MOST_ROWS:,} rows; use 'corrected', which needs the observed ones only."
+        )
+    X, gamma = pseudo.fit.X[rows], pseudo.dense(rows)
+    if form == "per-pair":
+        return fit_pairs(X, gamma, covered, boosting, effort)
+    found = fit_shared(X, gamma, covered, boosting, pseudo.fit.log.n_agents)
+    effort.advance(1.0)
+    return found

@@ -1,0 +1,1 @@
+"""Policies (with truth or logs) -> scores."""

@@ -1,0 +1,93 @@
+"""How good is a lottery where the true payoff is known? (appendix "Evaluation metrics")
+
+Each function takes n contexts at once and returns the mean over them, a float; or with reduce=False the (n,) values.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from nasheval.arrays import Floats
+from nasheval.errors import InputError
+
+__all__ = ["expected_cost", "exploitability", "game_value", "strict_win_rate", "support_f1", "total_variation"]
+
+
+def exploitability(A: npt.ArrayLike, pi: npt.ArrayLike, *, reduce: bool = True) -> Any:
+    """Return what the best opponent wins against pi, without regularisation (Eq. eval-exploitability).
+
+    Args:
+        A: (n, K, K) or (K, K) payoff matrices, positive where the row agent is preferred.
+        pi: (n, K) or (K,) lotteries.
+    """
+    payoff, lottery = _games(A), _lotteries(pi)
+    _same_agents(payoff.shape[-1], lottery.shape[-1])
+    return _reduced(np.einsum("...jk,...k->...j", payoff, lottery).max(axis=-1), reduce)
+
+
+def support_f1(pi: npt.ArrayLike, ref: npt.ArrayLike, *, tau: float = 1e-3, reduce: bool = True) -> Any:
+    """Return how well the winners of pi, those above tau, match the winners of a reference (Eq. eval-support-f1)."""
+    found, true = _lotteries(pi) > tau, _lotteries(ref) > tau
+    _same_agents(true.shape[-1], found.shape[-1])
+    both, total = (found & true).sum(axis=-1), found.sum(axis=-1) + true.sum(axis=-1)
+    return _reduced(2.0 * both / np.maximum(total, 1), reduce)
+
+
+def game_value(pi: npt.ArrayLike, q: npt.ArrayLike, A: npt.ArrayLike, *, reduce: bool = True) -> Any:
+    """Return the payoff of pi against q, positive where pi is preferred (Eq. eval-game-value)."""
+    payoff, one, other = _games(A), _lotteries(pi), _lotteries(q)
+    _same_agents(payoff.shape[-1], one.shape[-1], other.shape[-1])
+    return _reduced(np.einsum("...j,...jk,...k->...", one, payoff, other), reduce)
+
+
+def strict_win_rate(pi: npt.ArrayLike, W: npt.ArrayLike, *, reduce: bool = True) -> Any:
+    """Return how often an agent drawn from pi strictly beats one drawn uniformly (Eq. eval-win-rate).
+
+    Args:
+        W: (n, K, K) probability that the row agent strictly beats the column agent; ties and itself earn nothing.
+    """
+    wins, lottery = _games(W), _lotteries(pi)
+    _same_agents(wins.shape[-1], lottery.shape[-1])
+    return _reduced(np.einsum("...j,...jk->...", lottery, wins) / wins.shape[-1], reduce)
+
+
+def total_variation(pi: npt.ArrayLike, q: npt.ArrayLike, *, reduce: bool = True) -> Any:
+    """Return half the L1 distance between two lotteries."""
+    one, other = _lotteries(pi), _lotteries(q)
+    _same_agents(one.shape[-1], other.shape[-1])
+    return _reduced(0.5 * np.abs(one - other).sum(axis=-1), reduce)
+
+
+def expected_cost(pi: npt.ArrayLike, costs: npt.ArrayLike, *, reduce: bool = True) -> Any:
+    """Return what pi spends, with costs (K,), or (n, K) where they depend on the context."""
+    lottery, prices = _lotteries(pi), np.asarray(costs, np.float64)
+    _same_agents(lottery.shape[-1], prices.shape[-1])
+    return _reduced((lottery * prices).sum(axis=-1), reduce)
+
+
+def _games(A: npt.ArrayLike) -> Floats:
+    payoff = np.asarray(A, np.float64)
+    if payoff.ndim < 2 or payoff.shape[-1] != payoff.shape[-2]:
+        raise InputError(f"A payoff has shape {payoff.shape}; accepted are (K, K) and (n, K, K).")
+    return payoff
+
+
+def _lotteries(pi: npt.ArrayLike) -> Floats:
+    lottery = np.asarray(pi, np.float64)
+    if lottery.ndim < 1 or not np.allclose(lottery.sum(axis=-1), 1, atol=1e-6) or (lottery < -1e-9).any():
+        raise InputError(
+            f"A lottery, shape {lottery.shape}, has negative entries or does not sum to 1; give (K,) or (n, K)."
+        )
+    return lottery
+
+
+def _same_agents(*sizes: int) -> None:
+    if len(set(sizes)) > 1:
+        raise InputError(f"The arguments speak of {' and '.join(map(str, sizes))} agents; they must agree.")
+
+
+def _reduced(values: Any, reduce: bool) -> Any:
+    return float(np.mean(values)) if reduce else np.asarray(values)
