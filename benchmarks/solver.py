@@ -1,7 +1,7 @@
 """How fast are equilibria found, and how exact are they?
 
-`python -m benchmarks.solver [--scale 1.0] [--rounds 3] [--seconds 2]` solves batches of random games of K agents, payoffs
-uniform in [-1, 1], with `solve`, regularised and not, and samples of the same games with one linear program a game
+`python -m benchmarks.solver [--scale 1.0] [--rounds 3] [--seconds 2]` solves batches of random games of K agents with
+payoffs uniform in [-1, 1] by `solve`, regularised and not, and samples of the same games with one linear program a game
 through HiGHS, the paper's support enumeration, Nashpy, pref_voting and Clarabel, turn and turn about. It prints
 microseconds a game, how many times slower each peer is, the largest gap and residual over all games and a suite of
 degenerate ones, and how time grows with K. Peers that are not installed are left out; pref_voting pins old versions of
@@ -209,7 +209,7 @@ def main() -> None:
     solve(random_games(2, 3))  # compile before the clock starts
     solve(random_games(2, 60))
     runs = {K: measured(K, max(2, int(n * options.scale)), options.rounds, options.seconds) for K, n in SIZES.items()}
-    console = Console()
+    console = Console(width=120)
     for K, seen in runs.items():
         console.print(table_of(K, seen))
     console.print(growth(runs))

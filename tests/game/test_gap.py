@@ -105,8 +105,20 @@ def test_the_gap_vanishes_at_the_equilibrium_only() -> None:
     for terms in TERMS.values():
         found = solve(A, **terms)
         assert np.abs(gap(found.strategy, A, **terms)).max() < 1e-10
-        np.testing.assert_array_equal(found.gap, gap(found.strategy, A, **terms))
+        np.testing.assert_allclose(found.gap, gap(found.strategy, A, **terms), atol=1e-15)
     assert gap(LOTTERIES, A).min() > 1e-3
+
+
+@pytest.mark.parametrize("rho", [0.0, 1e-3, 0.5])
+def test_the_compiled_certificate_gives_the_same_numbers(rho: float) -> None:
+    from nasheval.game.certificates import certify
+    from nasheval.game.gaps import residual_at
+
+    A = PAYOFFS["antisymmetric"]
+    gaps, kkt = certify(A, rho, LOTTERIES)
+    payoff = np.einsum("njk,nk->nj", A, LOTTERIES)
+    np.testing.assert_allclose(gaps, gap(LOTTERIES, A, regularizer=L2(rho)), atol=1e-14)
+    np.testing.assert_allclose(kkt, residual_at(LOTTERIES, payoff, L2(rho), None), atol=1e-14)
 
 
 def test_one_game_or_many() -> None:

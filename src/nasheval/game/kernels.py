@@ -21,7 +21,7 @@ STRICT = 1e-11  # margin that makes an equilibrium without regulariser the only 
 _ROUNDING, _CAREFUL = -1e-9, -1e-13  # weights below these, plainly or carefully solved, say that the support is wrong
 _ZERO = 1e-11  # an entry of the tableau above minus this counts as not negative
 _GREEDY, _SURE = 8, 8  # pivots an agent by the greedy rule, then by the sure rule
-_TRY_BELOW = 1e-3  # mean complementarity from which the interior method tries supports
+_TRY_BELOW = 1e-3  # complementarity from which the interior method tries supports
 _END, _LIMIT = 1e-16, 100  # where the interior method stops: mean complementarity, iterations
 Workspace = tuple[Floats, Floats, Ints, Floats, Floats]
 
@@ -95,12 +95,14 @@ def solve_on(A: Floats, agents: int, rho: float, inside: Bools, x: Floats, work:
     """
     B, lu, order, y, error = work
     m = bordered(A, agents, rho, inside, B)
-    for i in range(m):
-        for j in range(m):
-            lu[i, j] = B[i, j]
-    regular = factor(lu, m, order)
-    if regular > 0.0:
-        refined(B, m, lu, order, y, error, careful)
+    regular, y[0] = 1.0, 1.0  # one agent alone gets everything
+    if m > 2:
+        for i in range(m):
+            for j in range(m):
+                lu[i, j] = B[i, j]
+        regular = factor(lu, m, order)
+        if regular > 0.0:
+            refined(B, m, lu, order, y, error, careful)
     k, total = 0, 0.0
     for i in range(A.shape[0]):
         x[i] = 0.0
@@ -386,7 +388,10 @@ def interior_games(
         for step in range(_LIMIT):
             mu = dot(x[g], w[g], 0, m) / m
             steps[g] = step
-            if mu < _TRY_BELOW and cross_over(A[g], agents, rho[g], x[g], w[g], tried, answer, room) < CERTIFIED:
+            if (
+                agents * mu < _TRY_BELOW
+                and cross_over(A[g], agents, rho[g], x[g], w[g], tried, answer, room) < CERTIFIED
+            ):
                 certified[g] = True
                 break
             if not mu > _END or np.isnan(lam):

@@ -75,9 +75,9 @@ def factor(a: Floats, m: int, order: Ints) -> float:
         least, most = min(least, size), max(most, size)
         if not size > 0.0:  # also where a held a NaN
             return 0.0
-        right = a[k, k + 1 : m]
+        right, inverse = a[k, k + 1 : m], 1.0 / top[k]
         for i in range(k + 1, m):
-            f = a[i, k] / top[k]
+            f = a[i, k] * inverse
             a[i, k] = f
             row = a[i, k + 1 : m]
             for j in range(row.shape[0]):

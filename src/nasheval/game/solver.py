@@ -69,15 +69,20 @@ def _certified(A: Floats, omega: Regularizer, found: Found, largest: Floats) -> 
     """Return the solution with its gap and residual; raise where the gap is not zero up to rounding."""
     pi = np.maximum(found.lotteries, 0.0)  # rounding may have left a weight of -1e-13
     pi /= pi.sum(-1, keepdims=True)
-    payoff = np.einsum("njk,nk->nj", A, pi)
-    gaps = gap_at(pi, payoff, omega)
-    slope = omega.gradient(pi)
-    scale = largest + omega.kappa + np.where(np.isfinite(slope), np.abs(slope), 0.0).max(-1)
+    if isinstance(omega, L2):
+        from nasheval.game.certificates import certify
+
+        gaps, kkt = certify(A, omega.rho, pi)
+        scale = largest + omega.rho
+    else:
+        payoff, slope = np.einsum("njk,nk->nj", A, pi), omega.gradient(pi)
+        gaps, kkt = gap_at(pi, payoff, omega), residual_at(pi, payoff, omega, found.price)
+        scale = largest + omega.kappa + np.where(np.isfinite(slope), np.abs(slope), 0.0).max(-1)
     for g in np.flatnonzero(~(gaps <= _LARGEST_GAP * scale)):
         raise ConvergenceError(
             f"Game {g} could not be solved: its lottery has a gap of {gaps[g]:.3g}. Please report it."
         )
-    return Solution(pi, gaps, found.steps, residual_at(pi, payoff, omega, found.price), found.price)
+    return Solution(pi, gaps, found.steps, kkt, found.price)
 
 
 def _first(one: Solution) -> Solution:

@@ -1,0 +1,65 @@
+"""Compiled: the gap and the residual of the L2 game for large batches, the same numbers as `gaps` gives."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nasheval.arrays import Floats
+from nasheval.game.compiled import compiled, spread
+from nasheval.game.linear import dot
+
+
+def certify(A: Floats, rho: float, pi: Floats) -> tuple[Floats, Floats]:
+    """Return the gap (n,) and the residual (n,) of lotteries pi (n, K) in games A (n, K, K) (Eq. gap)."""
+    n, K = pi.shape
+    gap, kkt = np.empty(n), np.empty(n)
+    spread(certify_games, n, 3.0 * K * K, A, rho, pi, gap, kkt)
+    return gap, kkt
+
+
+@compiled
+def threshold(lead: Floats) -> float:
+    """Return the t with sum max(lead - t, 0) = 1, by dropping the entries below it until none is (Michelot)."""
+    t, kept = -1e300, 0
+    while True:
+        total, count = -1.0, 0
+        for i in range(lead.shape[0]):
+            if lead[i] > t:
+                total += lead[i]
+                count += 1
+        if count == kept:
+            return t
+        t, kept = total / count, count
+
+
+@compiled
+def response_value(payoff: Floats, most: float, rho: float, lead: Floats) -> float:
+    """Return max_q payoff . q - rho / 2 ||q||^2 over the simplex, less most, the largest payoff."""
+    if rho == 0.0:
+        return 0.0
+    for i in range(payoff.shape[0]):
+        lead[i] = (payoff[i] - most) / rho
+    t = threshold(lead)
+    value = 0.0
+    for i in range(payoff.shape[0]):
+        q = max(lead[i] - t, 0.0)
+        value += rho * q * (lead[i] - q / 2)
+    return value
+
+
+@compiled
+def certify_games(start: int, stop: int, A: Floats, rho: float, pi: Floats, gap: Floats, kkt: Floats) -> None:
+    """Write the gap and the residual of games start to stop."""
+    K = A.shape[1]
+    payoff, lead = np.empty(K), np.empty(K)
+    for g in range(start, stop):
+        most, mean, square = -1e300, 0.0, rho * dot(pi[g], pi[g], 0, K)
+        for i in range(K):
+            payoff[i] = dot(A[g, i], pi[g], 0, K)
+            most = max(most, payoff[i])
+            mean += payoff[i] * pi[g, i]
+        gap[g] = (most - mean) + response_value(payoff, most, rho, lead) + square / 2
+        kkt[g] = 0.0
+        for i in range(K):
+            loss = rho * pi[g, i] - payoff[i] - (square - mean)
+            kkt[g] = max(kkt[g], abs(min(pi[g, i], loss)))
