@@ -1,0 +1,201 @@
+"""E[Z^m_jk] of one latent voter, for every form of question, in NumPy.
+
+All functions take u, (size, ...), the utilities of the agents of a menu, and return (pairs, ...), the pairs in the
+order (0, 1), (0, 2), ..., (1, 2), ... The answers are those of `voters_likelihood`, ties and what was not
+asked included.
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from math import comb
+
+import numpy as np
+
+from nasheval.arrays import Floats, Ints
+from nasheval.feedback.menus import BEST_WORST, PARTIAL
+from nasheval.nuisance.voters_likelihood import quadrature
+from nasheval.nuisance.voters_records import Kind, Question
+
+ENUMERATED = 1024  # sets of chosen agents up to this number are summed exactly
+ENUMERATED_MENU = 8  # largest menu of which partial rankings are summed exactly
+_SPREAD = 80.0  # utilities further below the best than this count as that far below: exp stays a normal number
+
+
+def margins(question: Question, u: Floats, ties: Floats, stops: Floats) -> Floats:
+    """Return E[Z_jk | m] of one voter.
+
+    Args:
+        u: (size, M, n) utilities of the agents of M menus at n contexts.
+        ties: (n_tie, ...) log tie weights that broadcast to (n_tie, M, n).
+        stops: (size,) share of voters who stop ranking after so many blocks, for PARTIAL.
+    """
+    if question.kind == Kind.CENSORED:
+        return best_worst(u) if question.form == BEST_WORST else top(u, question.form)
+    if question.kind == Kind.TIED or (question.form == PARTIAL and len(u) <= ENUMERATED_MENU):
+        return ordered(u, ties, stops)
+    margin = duel(u, ties) if question.n_tie else decided(u)
+    if question.form == PARTIAL:
+        margin *= 1.0 - unranked(u, stops)
+    return margin
+
+
+def _pair_index(size: int) -> tuple[Ints, Ints]:
+    left, right = np.triu_indices(size, 1)
+    return left, right
+
+
+def _differences(values: Floats) -> Floats:
+    left, right = _pair_index(len(values))
+    return np.asarray(values[left] - values[right])
+
+
+def decided(u: Floats) -> Floats:
+    """Plackett-Luce, all of the order told: tanh((u_j - u_k) / 2)."""
+    half = _differences(u)
+    half *= 0.5
+    return np.tanh(half, out=half)
+
+
+def duel(u: Floats, ties: Floats) -> Floats:
+    """Davidson, with the log weight of both-bad where ties holds two rows."""
+    left, right = _pair_index(len(u))
+    gap = u[left] - u[right]
+    width = np.exp(-0.5 * np.abs(gap))
+    neither = np.exp(np.minimum(ties[0], _SPREAD))
+    if len(ties) > 1:
+        neither = neither + np.exp(np.clip(ties[1] - (u[left] + u[right]) / 2, -_SPREAD, _SPREAD))
+    return np.asarray(np.tanh(gap / 2) / (1.0 + neither * width / (1.0 + width**2)))
+
+
+def _rates(u: Floats) -> Floats:
+    return np.asarray(np.exp(np.maximum(u - u.max(axis=0), -_SPREAD)))
+
+
+def ordered(u: Floats, ties: Floats, stops: Floats) -> Floats:
+    """Davidson-Luce (Plackett-Luce without ties) block by block, for voters who may stop before the end.
+
+    Walks over the sets of agents not yet ranked, from the whole menu down, with the chance of standing there.
+    """
+    size = len(u)
+    centred = np.maximum(u - u.max(axis=0), -_SPREAD).astype(np.float64)
+    zero = np.zeros(centred.shape[1:])
+    weight = {
+        chosen: np.exp(centred[list(chosen)].mean(axis=0) + (ties[t - 2] if t > 1 else 0.0)) + zero
+        for t in range(1, 2 + len(ties))
+        for chosen in combinations(range(size), t)
+    }
+    wins = np.zeros((size, size, *zero.shape))
+    waiting = {tuple(range(size)): zero + 1.0}
+    for stage in range(size - 1):
+        following: dict[tuple[int, ...], Floats] = {}
+        for left, chance in waiting.items():
+            _rank_next(left, chance * (1.0 - stops[stage]), weight, len(ties) + 1, wins, following)
+        waiting = following
+    j, k = _pair_index(size)
+    return np.asarray((wins[j, k] - wins[k, j]).astype(u.dtype))
+
+
+def _rank_next(
+    left: tuple[int, ...],
+    chance: Floats,
+    weight: dict[tuple[int, ...], Floats],
+    largest: int,
+    wins: Floats,
+    following: dict[tuple[int, ...], Floats],
+) -> None:
+    """Choose the next block among those left: add to who stands before whom, and to the chance of what then is left."""
+    sets = [chosen for t in range(1, min(largest, len(left)) + 1) for chosen in combinations(left, t)]
+    each = chance / sum(weight[chosen] for chosen in sets)
+    for chosen in sets:
+        share = each * weight[chosen]
+        rest = tuple(agent for agent in left if agent not in chosen)
+        for j in chosen:
+            for k in rest:
+                wins[j, k] += share
+        if len(rest) > 1:
+            following[rest] = following[rest] + share if rest in following else share
+
+
+def top(u: Floats, r: int) -> Floats:
+    """The best r were chosen: P(j chosen) - P(k chosen)."""
+    if r >= len(u):
+        return np.zeros((len(u) * (len(u) - 1) // 2, *u.shape[1:]), u.dtype)
+    rate = _rates(u)
+    if r == 1:
+        return _differences(rate / rate.sum(axis=0))
+    exact = sum(comb(len(u), c) for c in range(r + 1)) <= ENUMERATED
+    return _differences(_chosen(rate, r) if exact else 1.0 - np.exp(-rate * _time_of(rate, r)))
+
+
+def _chosen(rate: Floats, r: int) -> Floats:
+    """Return (size, ...) the chance of each agent to be among the first r, summed over sets."""
+    size, total = len(rate), rate.sum(axis=0)
+    waiting: dict[tuple[int, ...], Floats] = {(): np.ones_like(total)}
+    for _ in range(r):
+        following: dict[tuple[int, ...], Floats] = {}
+        for chosen, chance in waiting.items():
+            left = [agent for agent in range(size) if agent not in chosen]
+            each = chance / rate[left].sum(axis=0)
+            for agent in left:
+                grown, share = tuple(sorted((*chosen, agent))), each * rate[agent]
+                following[grown] = following[grown] + share if grown in following else share
+        waiting = following
+    inside = np.zeros_like(rate)
+    for chosen, chance in waiting.items():
+        inside[list(chosen)] += chance
+    return inside
+
+
+def _time_of(rate: Floats, r: float, steps: int = 40) -> Floats:
+    """Return the time by which r agents are expected to have rung: the r-th ringing, where there are many agents.
+
+    With it P(j among the first r) is about 1 - exp(-rate_j time); these sum to r, as they must.
+    """
+    low, high = np.full(rate.shape[1:], -5.0), np.full(rate.shape[1:], _SPREAD + 10.0)
+    for _ in range(steps):
+        middle = (low + high) / 2
+        early = -np.expm1(-rate * np.exp(middle)).sum(axis=0) < r
+        low, high = np.where(early, middle, low), np.where(early, high, middle)
+    return np.asarray(np.exp((low + high) / 2), rate.dtype)
+
+
+def best_worst(u: Floats) -> Floats:
+    """E[Z_jk] = P(j best or k worst) - P(k best or j worst)."""
+    size, rate = len(u), _rates(u)
+    best = rate / rate.sum(axis=0)
+    joint = best[:, None] * _worst_without(u)  # j best and k worst
+    joint[np.arange(size), np.arange(size)] = 0.0
+    worst = joint.sum(axis=0)
+    j, k = _pair_index(size)
+    return np.asarray(best[j] + worst[k] - joint[j, k] - best[k] - worst[j] + joint[k, j])
+
+
+def _worst_without(u: Floats) -> Floats:
+    """Return (size, size, ...) the chance that k is last among all but j, by quadrature over the time k rings."""
+    size = len(u)
+    chance = np.zeros((size, *u.shape), u.dtype)
+    for log_time, share in zip(*quadrature(), strict=True):
+        for k in range(size):
+            age = np.exp(np.clip(log_time + u - u[k], -_SPREAD, 20.0).astype(u.dtype))
+            rung = np.log(-np.expm1(-age))
+            rung[k] = 0.0
+            chance[:, k] += share.astype(u.dtype) * np.exp(rung.sum(axis=0) - rung)
+    return chance
+
+
+def unranked(u: Floats, stops: Floats) -> Floats:
+    """Return (pairs, ...) about the chance that neither of two agents is ranked before the voter stops.
+
+    Their order is independent of that under Plackett-Luce, so a margin shrinks by exactly this chance. Used for menus
+    that are too large to enumerate.
+    """
+    left, right = _pair_index(len(u))
+    rate, going, chance = _rates(u), 1.0, np.zeros((len(left), *u.shape[1:]), u.dtype)
+    for ranked in range(len(u) - 1):
+        stopping = going * float(stops[ranked])
+        going -= stopping
+        if stopping > 0:
+            time = _time_of(rate, ranked) if ranked else np.zeros(u.shape[1:], u.dtype)
+            chance += (stopping * np.exp(-(rate[left] + rate[right]) * time)).astype(u.dtype)
+    return chance

@@ -1,0 +1,264 @@
+"""How the voters model reads a log: records of one kind side by side, best agent first, and the pooled start."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+
+from nasheval.arrays import Bools, Floats, Ints, offsets_of
+from nasheval.feedback.base import Log
+from nasheval.feedback.menus import ORDER, PARTIAL
+from nasheval.feedback.partition import Zero
+
+TIED_MENU = 6  # largest menu whose ties have a law of their own; E[Z] there takes 3^size steps
+
+
+class Kind(IntEnum):
+    """The likelihood of a question (size and form), as far as the log as a whole says what may be answered."""
+
+    RANKED = 0  # Plackett-Luce: no two agents are ever declared equal
+    DUEL = 1  # two agents, ties (Davidson) and both-bad answers
+    TIED = 2  # Davidson-Luce: sets of equals are chosen one after another
+    PAIRS = 3  # as TIED, but too many agents: every pair is a Davidson duel
+    CENSORED = 4  # Plackett-Luce of which only an ordered partition is told: top-r, winner, best-worst
+
+
+@dataclass(frozen=True)
+class Question:
+    """A size of menu and a form of question; all menus of one question share a likelihood.
+
+    Args:
+        size: agents in a menu.
+        form: ORDER, BEST_WORST, PARTIAL, or r for "choose the best r".
+        kind: the likelihood.
+        tie: its first tie parameter.
+        n_tie: number of its tie parameters. DUEL: log nu and the log weight of both-bad; PAIRS: log nu; TIED: log delta
+            of 2, 3, ... equals.
+    """
+
+    size: int
+    form: int
+    kind: Kind
+    tie: int = 0
+    n_tie: int = 0
+
+
+@dataclass(frozen=True)
+class Table:
+    """Records of one question that say equally much, best agent first.
+
+    Args:
+        question: its number.
+        kind: the likelihood.
+        agents: (size, m) agents, best first.
+        block: (size, m) the block of each.
+        told: (size, m) where a block starts whose choice was told: 0 nowhere else, there the size of the block.
+        shape: sizes of the blocks, for CENSORED; empty otherwise.
+        outcome: (m,) DUEL: 0 the first wins, 1 tie, 2 both bad.
+        weight: (m,) of the records.
+        offsets: (n_contexts + 1,) the records of context i are offsets[i]:offsets[i + 1].
+    """
+
+    question: int
+    kind: Kind
+    agents: Ints
+    block: Ints
+    told: Ints
+    shape: tuple[int, ...]
+    outcome: Ints
+    weight: Floats
+    offsets: Ints
+
+
+def questions_of(log: Log) -> list[Question]:
+    """List the questions of a log. Whether ties may be declared is read off the whole log: it is part of the question.
+
+    Answers are not: nothing a model predicts depends on what was said at contexts it may not see.
+    """
+    menus, tied = log.menus, _tied_sizes(log)
+    keys = np.unique(np.stack([menus.sizes.astype(np.int64), menus.form.astype(np.int64)], axis=1), axis=0)
+    found: list[Question] = []
+    first = 0
+    for size, form in keys.tolist():
+        most = tied.get((size, form), 1)
+        kind = _kind(size, form, most > 1)
+        n_tie = {Kind.DUEL: 2, Kind.PAIRS: 1, Kind.TIED: most - 1}.get(kind, 0)
+        found.append(Question(size, form, kind, first, n_tie))
+        first += n_tie
+    return found
+
+
+def _kind(size: int, form: int, ties: bool) -> Kind:
+    if form not in (ORDER, PARTIAL):
+        return Kind.CENSORED
+    if not ties:
+        return Kind.RANKED
+    if size == 2:
+        return Kind.DUEL
+    return Kind.TIED if size <= TIED_MENU else Kind.PAIRS
+
+
+def _tied_sizes(log: Log) -> dict[tuple[int, int], int]:
+    """Return the size of the largest block of declared equals for each (size, form)."""
+    most: dict[tuple[int, int], int] = {}
+    for rows, entries in log.records.by_size():
+        size, form = entries.shape[1], log.menus.form[log.menus.of_record[rows]]
+        counts = _block_sizes(log.records.block[entries])
+        counts[np.arange(len(rows)), _last(counts)] *= form != PARTIAL  # those were not ranked
+        largest = counts.max(axis=1)
+        for asked in np.unique(form).tolist():
+            most[size, asked] = int(largest[form == asked].max())
+    return most
+
+
+def _block_sizes(block: Ints) -> Ints:
+    """Return (m, s) the number of agents in each block, given (m, s) blocks."""
+    m, s = block.shape
+    return np.bincount((np.arange(m)[:, None] * s + block).ravel(), minlength=m * s).reshape(m, s)
+
+
+def _last(counts: Ints) -> Ints:
+    return np.asarray((counts > 0).sum(axis=1) - 1)
+
+
+def tables_of(log: Log, questions: list[Question]) -> list[Table]:
+    """Lay all records out as tables; those that compare nothing (one censored block) are left out."""
+    number = {(question.size, question.form): q for q, question in enumerate(questions)}
+    tables = []
+    for rows, entries in log.records.by_size():
+        form = log.menus.form[log.menus.of_record[rows]]
+        for asked in np.unique(form).tolist():
+            here = np.flatnonzero(form == asked)
+            q = number[entries.shape[1], asked]
+            tables += list(_tables(log, q, questions[q], rows[here], entries[here]))
+    return tables
+
+
+def _tables(log: Log, q: int, question: Question, rows: Ints, entries: Ints) -> Iterator[Table]:
+    records = log.records
+    order = np.argsort(records.block[entries], axis=1, kind="stable")
+    agents, block = (np.take_along_axis(part[entries], order, axis=1) for part in (records.agent, records.block))
+    counts = _block_sizes(block)
+    told = np.take_along_axis(counts, block, axis=1)
+    told[:, 1:] *= block[:, 1:] > block[:, :-1]
+    if question.form == PARTIAL:
+        told *= block < _last(counts)[:, None]
+    zero = records.zero[rows]
+    outcome = np.where(block[:, -1] > 0, 0, np.where(zero == Zero.BOTH_BAD, 2, 1))
+    shapes, which = np.zeros((1, 1), np.int64), np.zeros(len(rows), np.int64)
+    if question.kind == Kind.CENSORED:
+        shapes, which = np.unique(counts, axis=0, return_inverse=True)
+    for number, sizes in enumerate(shapes.tolist()):
+        shape = tuple(size for size in sizes if size)
+        here = np.flatnonzero(which.ravel() == number)
+        if question.kind == Kind.CENSORED and len(shape) == 1:
+            continue
+        yield Table(
+            question=q,
+            kind=question.kind,
+            agents=np.ascontiguousarray(agents[here].T.astype(np.int64)),
+            block=np.ascontiguousarray(block[here].T),
+            told=np.ascontiguousarray(told[here].T),
+            shape=shape,
+            outcome=outcome[here],
+            weight=records.weights[rows[here]].astype(np.float32),
+            offsets=offsets_of(np.bincount(log.context_of[rows[here]], minlength=log.n_contexts)),
+        )
+
+
+# -- the pooled start -------------------------------------------------------------------------------------------------
+
+
+def pooled_utilities(log: Log, seen: Bools, *, prior: float = 1.0, steps: int = 12) -> Floats:
+    """Return (models, K) Bradley-Terry utilities of the pair verdicts at the contexts each model may see.
+
+    A tie is half a win for each; a record of s agents weighs 2 / s a pair, so s - 1 in all. The penalty
+    prior / 2 |u|^2 keeps agents with few votes near the mean.
+
+    Args:
+        seen: (models, n_contexts).
+    """
+    verdicts, n = log.verdicts, log.n_agents
+    sizes = log.records.sizes[verdicts.record]
+    weight = log.records.weights[verdicts.record] * 2.0 / sizes * (verdicts.zero != Zero.CENSORED)
+    context, flat = log.context_of[verdicts.record], verdicts.j.astype(np.int64) * n + verdicts.k
+    for_j, for_k = weight * (1 + verdicts.z) / 2, weight * (1 - verdicts.z) / 2
+    wins = np.zeros((len(seen), n, n))
+    for model, mask in enumerate(seen):
+        rows = np.flatnonzero(mask[context])
+        wins[model] = np.bincount(flat[rows], for_j[rows], n * n).reshape(n, n)
+        wins[model] += np.bincount(flat[rows], for_k[rows], n * n).reshape(n, n).T
+    return _bradley_terry(wins, prior, steps)
+
+
+def _bradley_terry(wins: Floats, prior: float, steps: int) -> Floats:
+    """Maximise the penalised likelihood by Newton's method, all models at once; wins is (models, K, K)."""
+    models, n, _ = wins.shape
+    u, votes = np.zeros((models, n)), wins + wins.transpose(0, 2, 1)
+    for _ in range(steps):
+        chance = 0.5 + 0.5 * np.tanh((u[:, :, None] - u[:, None, :]) / 2)
+        slope = (wins - votes * chance).sum(axis=2) - prior * u
+        bend = votes * chance * (1 - chance)
+        hessian = np.eye(n) * (bend.sum(axis=2) + prior)[:, :, None] - bend
+        step = np.linalg.solve(hessian, slope[:, :, None])[:, :, 0]
+        u += step * np.minimum(1.0, 2.0 / np.maximum(np.abs(step).max(axis=1, keepdims=True), 1e-9))
+    return u
+
+
+def tie_start(tables: list[Table], questions: list[Question], seen: Bools) -> tuple[Floats, Bools]:
+    """Return (models, T) log tie weights that give the tie shares seen if all agents were equal, and where any is."""
+    size = max((q.tie + q.n_tie for q in questions), default=0)
+    start, present = np.full((len(seen), size), -1e4), np.zeros((len(seen), size), bool)
+    for table in tables:
+        question = questions[table.question]
+        if not question.n_tie:
+            continue
+        weights = np.repeat(seen, np.diff(table.offsets), axis=1) * table.weight
+        ties = _tie_counts(table, question, weights)
+        decided = np.maximum(ties[:, 0], 1.0)
+        for t in range(question.n_tie):
+            share = ties[:, t + 1] / decided
+            has = ties[:, t + 1] > 0
+            present[:, question.tie + t] |= has
+            start[has, question.tie + t] = np.log(share[has])
+    return start, present
+
+
+def _tie_counts(table: Table, question: Question, weights: Floats) -> Floats:
+    """Return (models, 1 + n_tie) weighted counts: decided, then each kind of tie, a set of t equals counted so that
+    count / decided is the weight that would explain it among equal agents."""
+    if table.kind == Kind.DUEL:
+        kinds = [table.outcome == code for code in range(3)]
+        return np.stack([weights @ kind for kind in kinds], axis=1) * [0.5, 1.0, 1.0]
+    if table.kind == Kind.PAIRS:
+        left, right = np.triu_indices(question.size, 1)
+        tied = (table.block[left] == table.block[right]).sum(axis=0)
+        return np.stack([weights @ (len(left) - tied) / 2, weights @ tied], axis=1)
+    sets = np.stack([weights @ (table.told == t).sum(axis=0) for t in range(1, question.n_tie + 2)], axis=1)
+    return sets / [_choose(question.size, t) for t in range(1, question.n_tie + 2)]
+
+
+def _choose(n: int, r: int) -> float:
+    return float(np.prod([(n - i) / (i + 1) for i in range(r)]))
+
+
+def stop_shares(tables: list[Table], questions: list[Question], seen: Bools) -> Floats:
+    """Return (models, questions, largest size) the share of voters who stop ranking after so many blocks.
+
+    Only PARTIAL questions stop early: of the voters with two agents or more still to rank, those who left them.
+    """
+    width = max((q.size for q in questions), default=1)
+    stopped, risk = (np.zeros((len(seen), len(questions), width)) for _ in range(2))
+    for table in tables:
+        if questions[table.question].form != PARTIAL:
+            continue
+        weights = np.repeat(seen, np.diff(table.offsets), axis=1) * table.weight
+        ranked = (table.told > 0).sum(axis=0)
+        left = len(table.told) - table.told.sum(axis=0)
+        for c in range(width):
+            stopped[:, table.question, c] += weights @ ((ranked == c) & (left > 1))
+            risk[:, table.question, c] += weights @ ((ranked > c) | ((ranked == c) & (left > 1)))
+    return np.asarray(stopped / np.maximum(risk, 1e-12))

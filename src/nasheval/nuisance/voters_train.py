@@ -1,0 +1,326 @@
+"""Train many models of latent voters as one, each on contexts of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from math import ceil, cos, pi
+from typing import Any
+
+import numpy as np
+
+from nasheval.arrays import Floats, Ints, runs
+from nasheval.nuisance.learners import Advance
+from nasheval.nuisance.voters_likelihood import log_likelihood
+from nasheval.nuisance.voters_network import DECAYED, FIXED, Shape, forward, initial, pooled_only, spread_of
+from nasheval.nuisance.voters_records import Kind, Question, Table
+
+Tensor = Any
+_PROOF = 2.0  # log likelihood by which a context-dependent model must beat the pooled one on held-out contexts
+_ROWS = 1 << 15  # contexts evaluated at a time
+
+
+@dataclass(frozen=True)
+class Task:
+    """One model to train.
+
+    Args:
+        fit: contexts it learns from.
+        check: contexts that choose its best epoch.
+        pooled: (K,) pooled utilities of the contexts it learns from.
+        tie: (T,) log tie weights to start at.
+        voters: number of voters.
+        weight_decay: how fast its weights shrink toward the pooled model, a unit of learning rate.
+        dropout: share of the last hidden layer that is dropped.
+        seed: of all it draws.
+        group: tasks of one group share their best epoch.
+    """
+
+    fit: Ints
+    check: Ints
+    pooled: Floats
+    tie: Floats
+    voters: int
+    weight_decay: float
+    dropout: float
+    seed: tuple[int, ...]
+    group: int
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """How long and how fast to train: one cycle of the learning rate.
+
+    Args:
+        epochs: passes over the contexts.
+        batch: contexts a step and model.
+        rate: highest learning rate.
+        device: "cpu" or "cuda".
+        threads: of PyTorch.
+    """
+
+    epochs: int
+    batch: int
+    rate: float = 8e-3
+    device: str = "cpu"
+    threads: int = 1
+
+    def rate_at(self, progress: float) -> float:
+        """Return the learning rate at a share of the whole training: rises for 0.3 of it, then falls to nothing."""
+        if progress < 0.3:
+            return self.rate * (0.04 + 0.96 * (0.5 - 0.5 * cos(pi * progress / 0.3)))
+        return self.rate * (0.5 + 0.5 * cos(pi * (progress - 0.3) / 0.7))
+
+
+@dataclass(frozen=True)
+class Trained:
+    """What came out, one row a task.
+
+    Args:
+        parameters: at the best epoch, each (tasks, ...).
+        loss: (tasks,) mean negative log likelihood at the contexts held out, at that epoch; NaN without any.
+        pooled_loss: (tasks,) the same of the pooled model.
+        epoch: (tasks,) that epoch, 0 for the pooled model.
+    """
+
+    parameters: dict[str, Floats]
+    loss: Floats
+    pooled_loss: Floats
+    epoch: Ints
+
+
+@dataclass(frozen=True)
+class Data:
+    """What all tasks learn from.
+
+    Args:
+        x: (n_contexts, inputs) float32.
+        tables: the records.
+        questions: their questions.
+    """
+
+    x: Floats
+    tables: list[Table]
+    questions: list[Question]
+
+
+def train(
+    data: Data, tasks: list[Task], shape: Shape, schedule: Schedule, advance: Advance = lambda share: None
+) -> Trained:
+    """Train all tasks side by side; each sees its own contexts only, and its best epoch is kept."""
+    with _threads(schedule.threads):
+        return _Trainer(data, tasks, shape, schedule).run(advance)
+
+
+@contextmanager
+def _threads(count: int) -> Iterator[None]:
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(count)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+class _Trainer:
+    def __init__(self, data: Data, tasks: list[Task], shape: Shape, schedule: Schedule) -> None:
+        import torch
+
+        self.data, self.tasks, self.shape, self.schedule = data, tasks, shape, schedule
+        self.device = torch.device(schedule.device)
+        self.rngs = [np.random.default_rng(task.seed) for task in tasks]
+        seed = int(np.random.SeedSequence(tasks[0].seed).generate_state(1)[0])
+        self.noise = torch.Generator(self.device).manual_seed(seed)
+        voters, pooled = np.array([t.voters for t in tasks]), np.stack([t.pooled for t in tasks])
+        spread, tie = spread_of(data.x, [t.fit for t in tasks]), np.stack([t.tie for t in tasks])
+        start = initial(shape, self.rngs, voters, spread, pooled, tie)
+        self.p = {name: self._put(values) for name, values in start.items()}
+        self.free = {name: p.requires_grad_() for name, p in self.p.items() if name not in FIXED}
+        self.best = {name: self._put(values) for name, values in pooled_only(start).items()}
+        self.decay = self._column([t.weight_decay for t in tasks])
+        self.keep = self._column([1.0 - t.dropout for t in tasks])
+        self.x = self._put(data.x)
+        self.tables = [_TableOnDevice(table, data.questions[table.question], self._put) for table in data.tables]
+        self.steps = max(1, ceil(max(len(t.fit) for t in tasks) / schedule.batch))
+        mass = context_mass(data.tables, len(data.x))
+        self.check_mass = np.array([mass[t.check].sum() for t in tasks])
+        fit_mass = np.maximum([mass[t.fit].sum() for t in tasks], 1e-12)
+        self.scale = self._put((self.steps / fit_mass).astype(np.float32))
+        self.optimiser = torch.optim.Adam(self.free.values(), lr=schedule.rate, betas=(0.9, 0.99), fused=True)
+
+    def _put(self, values: Floats) -> Tensor:
+        import torch
+
+        return torch.from_numpy(np.array(values)).to(self.device)
+
+    def _column(self, values: list[float]) -> Tensor:
+        return self._put(np.array(values, np.float32).reshape(-1, 1, 1))
+
+    # -- the loop -----------------------------------------------------------------------------------------------------
+
+    def run(self, advance: Advance) -> Trained:
+        check = list(_batches([t.check for t in self.tasks], self._check_steps(), self.data.tables))
+        pooled_loss = self._losses(check, self.best)
+        loss = pooled_loss - _PROOF / self.check_mass
+        epoch = np.zeros(len(self.tasks), np.int64)
+        for number in range(1, self.schedule.epochs + 1):
+            shuffled = [rng.permutation(task.fit) for rng, task in zip(self.rngs, self.tasks, strict=True)]
+            for step, batch in enumerate(_batches(shuffled, self.steps, self.data.tables)):
+                self._step(batch, (number - 1 + (step + 1) / self.steps) / self.schedule.epochs)
+            now = self._losses(check, self.p)
+            better = self._improved(now, loss)
+            loss, epoch = np.where(better, now, loss), np.where(better, number, epoch)
+            self._keep(better)
+            advance(1.0 / self.schedule.epochs)
+        return Trained({name: p.cpu().numpy() for name, p in self.best.items()}, loss, pooled_loss, epoch)
+
+    def _check_steps(self) -> int:
+        longest = max(len(t.check) for t in self.tasks)
+        return max(1, ceil(longest * len(self.tasks) / _ROWS))
+
+    def _improved(self, now: Floats, before: Floats) -> Any:
+        """Tell for each task whether its group as a whole is better than at its best epoch so far."""
+        group = np.array([task.group for task in self.tasks])
+        gain = np.bincount(group, np.nan_to_num((before - now) * self.check_mass, nan=0.0, posinf=0.0, neginf=0.0))
+        return gain[group] > 0
+
+    def _keep(self, better: Any) -> None:
+        import torch
+
+        chosen = self._put(better)
+        for name, p in self.p.items():
+            mask = chosen.view(-1, *[1] * (p.dim() - 1))
+            self.best[name] = torch.where(mask, p.detach(), self.best[name])
+
+    def _step(self, batch: _Batch, progress: float) -> None:
+        import torch
+
+        rate = self.schedule.rate_at(progress)
+        self.optimiser.param_groups[0]["lr"] = rate
+        self.optimiser.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=self.device)
+        for losses, model in self._answers(batch, self.p, dropout=True):
+            total = total + (losses * self.scale[model]).sum()
+        if total.requires_grad:
+            total.backward()
+            self._clip()
+            self.optimiser.step()
+            with torch.no_grad():
+                for name, p in self.free.items():
+                    if name.startswith(DECAYED):
+                        p.mul_(1.0 - rate * self.decay)
+
+    def _clip(self, largest: float = 2.0) -> None:
+        """Shorten the gradient of each model on its own."""
+        grads = [p.grad for p in self.free.values() if p.grad is not None]
+        length = sum(g.flatten(1).square().sum(1) for g in grads).sqrt()
+        factor = (largest / (length + 1e-12)).clamp(max=1.0)
+        for g in grads:
+            g.mul_(factor.view(-1, *[1] * (g.dim() - 1)))
+
+    # -- the likelihood -----------------------------------------------------------------------------------------------
+
+    def _answers(self, batch: _Batch, p: dict[str, Tensor], *, dropout: bool) -> Iterator[tuple[Tensor, Tensor]]:
+        """Yield for each table the weighted negative log likelihood of its records and the model of each."""
+        import torch
+
+        contexts = self._put(batch.contexts)
+        models, width = contexts.shape
+        x = self.x.index_select(0, contexts.view(-1)).view(models, width, -1)
+        noise = None
+        if dropout and bool((self.keep < 1).any()):
+            draw = torch.rand(models, width, self.shape.hidden[-1], generator=self.noise, device=self.device)
+            noise = (draw < self.keep) / self.keep
+        u, log_weight, lean = forward(p, x, self.shape, noise)
+        K, V = self.shape.agents, self.shape.voters
+        u, lean = u.reshape(-1, V), lean.reshape(-1)
+        for table, rows, records in zip(self.tables, batch.rows, batch.records, strict=True):
+            if not len(rows):
+                continue
+            row, record = self._put(rows), self._put(records)
+            model = row // width
+            agents = table.agents.index_select(1, record)
+            voters = u.index_select(0, (row * K + agents).view(-1)).view(*agents.shape, V)
+            ties = table.ties(p, model, lean, row)
+            ll = table.log_likelihood(voters, record, ties)
+            shared = log_weight.shape[1] == 1
+            prior = log_weight[:, 0].index_select(0, model) if shared else log_weight.reshape(-1, V)[row]
+            yield -torch.logsumexp(ll + prior, -1) * table.weight[record], model
+
+    def _losses(self, batches: list[_Batch], p: dict[str, Tensor]) -> Floats:
+        """Return (tasks,) the mean negative log likelihood; NaN for a task without records."""
+        import torch
+
+        total = np.zeros(len(self.tasks))
+        with torch.no_grad():
+            for batch in batches:
+                for losses, model in self._answers(batch, p, dropout=False):
+                    total += np.bincount(model.cpu().numpy(), losses.double().cpu().numpy(), len(self.tasks))
+        with np.errstate(invalid="ignore"):
+            return np.asarray(total / self.check_mass)
+
+
+class _TableOnDevice:
+    def __init__(self, table: Table, question: Question, put: Any) -> None:
+        self.question, self.shape = question, table.shape
+        self.agents, self.weight = put(table.agents), put(table.weight)
+        partly = question.kind != Kind.RANKED or bool((table.told[:-1] == 0).any())
+        self.told = put(table.told) if partly else None
+        self.extra = put({Kind.DUEL: table.outcome, Kind.PAIRS: table.block}.get(table.kind, np.zeros(0)))
+
+    def ties(self, p: dict[str, Tensor], model: Tensor, lean: Tensor, row: Tensor) -> Tensor:
+        """Return (n_tie, m, V) log tie weights; the weight of both-bad answers does not lean."""
+        import torch
+
+        q = self.question
+        if not q.n_tie:
+            return None
+        base = p["tie"][:, q.tie : q.tie + q.n_tie].index_select(0, model).T.unsqueeze(-1)
+        leaning = (p["lean"].index_select(0, model) + lean.index_select(0, row).unsqueeze(-1)).unsqueeze(0)
+        if q.kind == Kind.DUEL:
+            leaning = torch.cat([leaning, torch.zeros_like(leaning)])
+        return base + leaning
+
+    def log_likelihood(self, u: Tensor, record: Tensor, ties: Tensor) -> Tensor:
+        told = None if self.told is None else self.told.index_select(1, record)
+        extra = self.extra.index_select(self.extra.dim() - 1, record) if len(self.extra) else None
+        return log_likelihood(self.question.kind, u, self.shape, told, extra, ties)
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Contexts (models, width), and for each table which row each record belongs to; rows count models * width."""
+
+    contexts: Ints
+    rows: list[Ints]
+    records: list[Ints]
+
+
+def _batches(contexts: list[Ints], steps: int, tables: list[Table]) -> Iterator[_Batch]:
+    """Deal the contexts of every model over the same number of steps, with all their records."""
+    width = max(1, ceil(max(map(len, contexts)) / steps))
+    grid = np.full((steps, len(contexts), width), -1, np.int64)
+    for model, mine in enumerate(contexts):
+        for step, part in enumerate(np.array_split(mine, steps)):
+            grid[step, model, : len(part)] = part
+    flat = np.maximum(grid, 0).ravel()
+    dealt = []
+    for table in tables:
+        sizes = np.where(grid.ravel() >= 0, np.diff(table.offsets)[flat], 0)
+        rows = np.repeat(np.arange(len(flat)) % grid[0].size, sizes)
+        cuts = np.cumsum(sizes.reshape(steps, -1).sum(axis=1))[:-1]
+        dealt.append((np.split(rows, cuts), np.split(runs(table.offsets[:-1][flat], sizes), cuts)))
+    for step in range(steps):
+        yield _Batch(np.maximum(grid[step], 0), [rows[step] for rows, _ in dealt], [recs[step] for _, recs in dealt])
+
+
+def context_mass(tables: list[Table], n_contexts: int) -> Floats:
+    """Return (n_contexts,) the weight of the records of each context."""
+    mass = np.zeros(n_contexts)
+    for table in tables:
+        total = np.concatenate([[0.0], np.cumsum(table.weight, dtype=np.float64)])
+        mass += total[table.offsets[1:]] - total[table.offsets[:-1]]
+    return mass
