@@ -9,7 +9,7 @@ from nasheval.game import L2, Entropy, SoftBudget, Solution, solve
 
 from .games import DEGENERATE, RPS, cyclic, integer_games, random_games, tournament, with_clone, with_dominated
 
-STRENGTHS = (0.0, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 100.0)
+STRENGTHS = (0.0, 1e-15, 1e-12, 1e-9, 1e-6, 1e-3, 0.1, 1.0, 100.0)
 
 
 def certified(solution: Solution, A: np.ndarray) -> bool:

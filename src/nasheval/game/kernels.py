@@ -17,7 +17,7 @@ from nasheval.game.compiled import compiled
 from nasheval.game.linear import careful_dot, dot, factor, substitute
 
 CERTIFIED = 1e-12  # the residual of a game whose largest entry is 1
-STRICT = 1e-11  # margin that makes an equilibrium without regulariser the only one
+_STRICT = 1e-11  # margin that makes an equilibrium without regulariser the only one
 _ROUNDING, _CAREFUL = -1e-9, -1e-13  # weights below these, plainly or carefully solved, say that the support is wrong
 _ZERO = 1e-11  # an entry of the tableau above minus this counts as not negative
 _GREEDY, _SURE = 8, 8  # pivots an agent by the greedy rule, then by the sure rule
@@ -118,11 +118,10 @@ def solve_on(A: Floats, agents: int, rho: float, inside: Bools, x: Floats, work:
 @compiled
 def is_strict(A: Floats, inside: Bools, x: Floats) -> bool:
     """Whether every entry inside has weight and every other loses, both by a clear margin."""
-    n = A.shape[0]
     margin = 1.0
-    for i in range(n):
-        margin = min(margin, x[i] if inside[i] else -dot(A[i], x, 0, n))
-    return margin > STRICT
+    for i in range(A.shape[0]):
+        margin = min(margin, x[i] if inside[i] else -dot(A[i], x, 0, A.shape[0]))
+    return margin > _STRICT
 
 
 @compiled
@@ -132,7 +131,7 @@ def certified_on(A: Floats, agents: int, rho: float, inside: Bools, x: Floats, w
     Without regulariser there may be several; a strict answer of a regular system is the only one.
     """
     regular = solve_on(A, agents, rho, inside, x, work, careful)
-    if regular == 0.0 or (rho == 0.0 and (regular < STRICT or not is_strict(A, inside, x))):
+    if regular == 0.0 or (rho == 0.0 and (regular < _STRICT or not is_strict(A, inside, x))):
         return np.inf
     return residual(A, agents, rho, x)
 
@@ -388,10 +387,8 @@ def interior_games(
         for step in range(_LIMIT):
             mu = dot(x[g], w[g], 0, m) / m
             steps[g] = step
-            if (
-                agents * mu < _TRY_BELOW
-                and cross_over(A[g], agents, rho[g], x[g], w[g], tried, answer, room) < CERTIFIED
-            ):
+            near = agents * mu < _TRY_BELOW
+            if near and cross_over(A[g], agents, rho[g], x[g], w[g], tried, answer, room) < CERTIFIED:
                 certified[g] = True
                 break
             if not mu > _END or np.isnan(lam):

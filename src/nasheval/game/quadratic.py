@@ -74,10 +74,9 @@ def _to_unit_scale(A: Floats, rho: float) -> tuple[Floats, Floats]:
     largest, uneven = np.empty(len(A)), np.empty(len(A))
     spread(survey_games, len(A), 2.0 * A[0].size, A, largest, uneven)
     size = np.maximum(largest, rho)
-    scale = np.exp2(np.round(np.log2(np.where(size > 0, size, 1.0))))
-    if (np.abs(np.log2(scale)) <= 2).all():
-        return A, np.ones(len(A))
-    return A / scale[:, None, None], scale
+    powers = np.round(np.log2(np.where(size > 0, size, 1.0)))
+    scale = np.exp2(np.where(np.abs(powers) > 2, powers, 0.0))
+    return A if (scale == 1).all() else A / scale[:, None, None], scale
 
 
 def _by_pivoting(A: Floats, rho: Floats) -> tuple[Floats, Ints, Bools]:
@@ -91,7 +90,7 @@ def _by_interior(A: Floats, agents: int, rho: Floats, names: Ints) -> tuple[Floa
     """Solve games A (n, m, m) of unit scale; raise where the answer is not certified."""
     x, w, steps, certified = _interior(A, agents, rho)
     for g in np.flatnonzero(~certified):
-        for answer in (_unregularised if rho[g] == 0 else _at_central_price)(A[g], agents, rho[g], x[g], w[g]):
+        for answer in _candidates(A[g], agents, rho[g], x[g], w[g]):
             if residual(A[g], agents, rho[g], answer) < _HARD:
                 x[g] = answer
                 break
@@ -107,26 +106,28 @@ def _interior(A: Floats, agents: int, rho: Floats) -> tuple[Floats, Floats, Ints
     return x, w, steps, certified
 
 
-def _unregularised(A: Floats, agents: int, rho: float, x: Floats, w: Floats) -> Iterator[Floats]:
-    """Yield candidates (m,) for the equilibrium of least norm, given the central one.
+def _candidates(A: Floats, agents: int, rho: float, x: Floats, w: Floats) -> Iterator[Floats]:
+    """Yield what may be the equilibrium (m,) where no support was certified, given the centre x, w (m,) of all.
 
-    Ties broken by less than about 1e-7 can defeat the search for all equilibria; then a rho so slight that the gap it
-    leaves is below rounding stands in for none.
+    Without regulariser that is the equilibrium of least norm. Ties broken by less than about 1e-7 can defeat it; then a
+    rho so slight that the gap it leaves is below rounding stands in for none.
     """
-    yield least_norm(A, agents, x, w)
-    for slight in _SLIGHT:
-        strength = np.array([slight])
-        yield (_by_pivoting(A[None], strength) if agents == len(A) else _interior(A[None], agents, strength))[0][0]
+    if rho > 0:
+        yield _at_price(A, agents, rho, x)
+    if rho < _HARD:
+        yield least_norm(A, agents, x, w)
+        for slight in np.array(_SLIGHT)[:, None]:
+            yield (_by_pivoting(A[None], slight) if agents == len(A) else _interior(A[None], agents, slight))[0][0]
 
 
-def _at_central_price(A: Floats, agents: int, rho: float, x: Floats, w: Floats) -> Iterator[Floats]:
-    """Yield the equilibrium (m,) at the multiplier that x (m,) has.
+def _at_price(A: Floats, agents: int, rho: float, x: Floats) -> Floats:
+    """Return the equilibrium (m,) at the multiplier that x (m,) has.
 
     Where all agents of the support cost exactly the budget, many multipliers do, and the exact solve cannot choose one.
     """
     prices = -A[:agents, agents:] @ x[agents:]
     lottery, _, _ = _by_pivoting(charged(A[:agents, :agents], prices)[None], np.array([rho]))
-    yield np.append(lottery[0], x[agents:])
+    return np.append(lottery[0], x[agents:])
 
 
 def _with_budget(A: Floats, over: Floats) -> Floats:
