@@ -1,14 +1,22 @@
-"""`Voters`, the outcome model of FINDINGS 3: a population of latent voters, each with transitive utilities.
+"""`Voters`, the default outcome model: a population of latent voters, each with transitive utilities.
 
-Voter v gives agent j the utility u_v(x, j); the margin of a question is the mean over voters of what that voter would
-answer, so it is antisymmetric, can cycle, and every form of feedback speaks through one likelihood
-(`voters_likelihood`). All folds are trained as one batched model (`voters_train`). A model starts at the pooled
-utilities, and stays there unless contexts that it did not learn from say otherwise.
+Voter v gives agent j the utility u_v(x, j). The margin of a question is the mean over voters of what that voter would
+answer, so it is antisymmetric, may cycle, and every form of feedback speaks through one likelihood:
+
+| file | holds |
+| --- | --- |
+| `voters_records` | the records side by side, and the pooled utilities at which every model starts |
+| `voters_likelihood` | log L_v(record) for each form of question |
+| `voters_margins` | E[Z^m_jk] of a voter for each form of question |
+| `voters_network` | u_v(x, j): pooled utilities, tastes, and what depends on the context |
+| `voters_train` | all folds trained as one batched model |
+| `voters_plan` | sizes, and what is chosen by held-out likelihood |
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -20,103 +28,119 @@ from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters_margins import margins
 from nasheval.nuisance.voters_network import Shape, forward_one
-from nasheval.nuisance.voters_records import (
-    Kind,
-    Question,
-    pooled_utilities,
-    questions_of,
-    stop_shares,
-    tables_of,
-    tie_start,
-)
-from nasheval.nuisance.voters_train import Data, Schedule, Task, Trained, context_mass, train
+from nasheval.nuisance.voters_plan import FEW, Plan, Workshop, batch_for, epochs_for, hidden_for
+from nasheval.nuisance.voters_records import Kind, Question, questions_of, stop_shares, tables_of
+from nasheval.nuisance.voters_train import Data, Schedule, context_mass
 
-_CELLS = 1 << 22  # predictions held at a time
+_CELLS = 1 << 21  # numbers held at a time while predicting
 
 
 @dataclass(frozen=True)
 class Voters:
-    """Learns mu^m_jk as the mean answer of a few latent voters.
+    """Learns mu^m_jk as the mean answer of a few latent voters. None means: by the rules of `voters_plan`.
 
     Args:
         voters: number of latent voters.
         hidden: widths of the network's hidden layers.
-        epochs: passes over the contexts; the best one on a tenth of them is kept.
+        epochs: passes over the contexts; the best one on held-out contexts is kept, the pooled model if none is better.
+        weight_decay: how fast weights shrink toward the pooled model.
+        context_weights: whether the shares of the voters depend on the context. On the worlds with known truth they
+            should not: exploitability was 1.2 to 1.4 times as high.
+        members: models a fold, whose answers are averaged; each holds out contexts of its own.
         batch: contexts a step.
         rate: highest learning rate.
-        weight_decay: how fast weights shrink toward the pooled model.
         dropout: share of the last hidden layer that is dropped.
-        context_weights: whether the shares of the voters depend on the context.
     """
 
-    voters: int = 6
-    hidden: tuple[int, ...] = (256, 256)
-    epochs: int = 30
-    batch: int = 512
-    rate: float = 8e-3
-    weight_decay: float = 0.02
-    dropout: float = 0.0
+    voters: int | None = None
+    hidden: tuple[int, ...] | None = None
+    epochs: int | None = None
+    weight_decay: float | None = None
     context_weights: bool = False
+    members: int | None = None
+    batch: int | None = None
+    rate: float = 8e-3
+    dropout: float = 0.0
 
     def __post_init__(self) -> None:
-        for name in ("voters", "epochs", "batch"):
-            if getattr(self, name) < 1:
-                raise InputError(f"{name} is {getattr(self, name)}; accepted is a whole number of 1 or more.")
+        for name, least in (("voters", 1), ("epochs", 0), ("members", 1), ("batch", 1)):
+            value = getattr(self, name)
+            if value is not None and (isinstance(value, bool) or value != int(value) or value < least):
+                raise InputError(f"{name} is {value!r}; accepted is a whole number of {least} or more, or None.")
+        if self.hidden is not None and (not self.hidden or min(self.hidden) < 1):
+            raise InputError(f"hidden is {self.hidden!r}; accepted are one or more widths of 1 or more, or None.")
+        if self.weight_decay is not None and not 0 <= self.weight_decay < np.inf:
+            raise InputError(f"weight_decay is {self.weight_decay!r}; accepted is a number of 0 or more, or None.")
+        if not 0 <= self.dropout < 1:
+            raise InputError(f"dropout is {self.dropout!r}; accepted is a share of 0 or more, below 1.")
+        if not 0 < self.rate < np.inf:
+            raise InputError(f"rate is {self.rate!r}; accepted is a number above 0.")
 
     def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> VoterModels:
         """Fit one population for each training set; see `Learner.fit`."""
         questions = questions_of(log)
         data = Data(np.ascontiguousarray(X.network, np.float32), tables_of(log, questions), questions)
-        asked = context_mass(data.tables, log.n_contexts) > 0
-        tasks = self._tasks(log, data, train & asked, effort.seed)
-        ties = max((question.tie + question.n_tie for question in questions), default=0)
-        shape = Shape(data.x.shape[1], log.n_agents, self.voters, self.hidden, ties, self.context_weights)
-        trained = _trained(data, tasks, shape, self._schedule(effort), effort)
-        stops = stop_shares(data.tables, questions, train & asked)
+        asked = train & (context_mass(data.tables, log.n_contexts) > 0)
+        plan = self._plan(log, asked, effort)
+        shape, trained, recipes = Workshop(log, data, asked, plan, effort.advance).run(self.voters, self.weight_decay)
+        by_fold = (len(train), plan.members)
         return VoterModels(
-            log.menus, tuple(questions), shape, trained.parameters, stops, trained.loss, trained.pooled_loss
+            menus=log.menus,
+            questions=tuple(questions),
+            shape=shape,
+            parameters={
+                name: values.reshape(*by_fold, *values.shape[1:]) for name, values in trained.parameters.items()
+            },
+            stops=stop_shares(data.tables, questions, asked),
+            held_out_loss=_mean(trained.loss.reshape(by_fold)),
+            pooled_loss=_mean(trained.pooled_loss.reshape(by_fold)),
+            epoch=trained.epoch.reshape(by_fold)[:, 0],
+            n_voters=np.array([recipe.voters for recipe in recipes]),
+            weight_decay=np.array([recipe.weight_decay for recipe in recipes]),
         )
 
-    def _schedule(self, effort: Effort) -> Schedule:
-        threads = 1 if effort.n_jobs == 1 else (os.cpu_count() or 1)
-        return Schedule(self.epochs, self.batch, self.rate, effort.device, threads)
-
-    def _tasks(self, log: Log, data: Data, train: Bools, seed: int) -> list[Task]:
-        """Return one task a training set, a tenth of whose contexts choose the best epoch."""
-        splits = [_split(np.flatnonzero(rows), seed, fold) for fold, rows in enumerate(train)]
-        seen = np.zeros(train.shape, bool)
-        for fold, (fit, _) in enumerate(splits):
-            seen[fold, fit] = True
-        pooled, (tie, _) = pooled_utilities(log, seen), tie_start(data.tables, data.questions, seen)
-        settings = self.voters, self.weight_decay, self.dropout
-        return [
-            Task(fit, check, pooled[fold], tie[fold], *settings, seed=(seed, 2, fold), group=fold)
-            for fold, (fit, check) in enumerate(splits)
-        ]
+    def _plan(self, log: Log, asked: Bools, effort: Effort) -> Plan:
+        contexts = int(asked.sum(axis=1).mean()) if len(asked) else 0
+        told = np.bincount(log.context_of, log.records.sizes - 1.0, log.n_contexts)
+        members = self.members or (5 if contexts <= FEW else 1)
+        epochs = epochs_for(contexts) if self.epochs is None else self.epochs
+        schedule = Schedule(
+            epochs=epochs if contexts else 0,
+            batch=self.batch or batch_for(contexts),
+            rate=self.rate,
+            device=effort.device,
+            threads=_threads(effort.n_jobs),
+        )
+        hidden = self.hidden or hidden_for(float((asked * told).sum(axis=1).mean()))
+        return Plan(tuple(hidden), schedule, members, self.dropout, self.context_weights, effort.seed)
 
 
-def _split(contexts: Ints, seed: int, fold: int) -> tuple[Ints, Ints]:
-    order = np.random.default_rng((seed, 1, fold)).permutation(contexts)
-    cut = max(len(order) // 10, min(len(order), 1))
-    return order[cut:], order[:cut]
+def _threads(n_jobs: int) -> int:
+    return n_jobs if n_jobs > 0 else (os.cpu_count() or 1)
 
 
-def _trained(data: Data, tasks: list[Task], shape: Shape, schedule: Schedule, effort: Effort) -> Trained:
-    return train(data, tasks, shape, schedule, effort.advance)
+def _mean(losses: Floats) -> Floats:
+    """Return the mean over members; NaN where no member held anything out."""
+    known = ~np.isnan(losses)
+    with np.errstate(invalid="ignore"):
+        return np.asarray(np.where(known, losses, 0.0).sum(axis=1) / known.sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class VoterModels:
-    """Fitted populations, one a fold.
+    """Fitted populations, one a fold; a fold with several members has the voters of all of them.
 
     Args:
         menus: the catalogue whose columns are predicted.
         questions: the kinds of question in it.
         shape: of the network.
-        parameters: each (folds, ...).
+        parameters: each (folds, members, ...), as in `voters_network`.
         stops: (folds, questions, places) how often voters stop ranking, for questions that let them.
-        held_out_loss: (folds,) mean negative log likelihood at held-out contexts.
+        held_out_loss: (folds,) mean negative log likelihood of a record at contexts held out; NaN without any.
         pooled_loss: (folds,) the same of the pooled model.
+        epoch: (folds,) the epoch that was kept; 0 is the pooled model.
+        n_voters: (folds,) voters of a member.
+        weight_decay: (folds,) as chosen.
     """
 
     menus: MenuCatalogue
@@ -126,36 +150,102 @@ class VoterModels:
     stops: Floats
     held_out_loss: Floats
     pooled_loss: Floats
+    epoch: Ints
+    n_voters: Ints
+    weight_decay: Floats
+
+    # -- the model ----------------------------------------------------------------------------------------------------
 
     def predict(self, X: Features, fold: int) -> Floats:
-        """Return (n, P) mu^m_jk, one column for each pair of each menu."""
+        """Return (n, P) float32 mu^m_jk, one column for each pair of each menu."""
         x = np.ascontiguousarray(X.network, np.float32)
-        found = np.zeros((len(x), len(self.menus.columns)))
-        step = max(1, _CELLS // max(1, found.shape[1]))
+        found = np.zeros((len(x), len(self.menus.columns)), np.float32)
+        step = max(1, _CELLS // max(1, found.shape[1], self.shape.outputs))
         for start in range(0, len(x), step):
-            rows = slice(start, start + step)
-            for number, question in enumerate(self.questions):
-                columns, answers = self._answers(x[rows], fold, number, question)
-                found[rows, columns] = answers
-        return np.clip(found, -1.0, 1.0)
+            voters = list(self._voters(x[start : start + step], fold))
+            for number in range(len(self.questions)):
+                self._answer(number, voters, self.stops[fold, number], found[start : start + step])
+        return np.clip(found, -1.0, 1.0, out=found)
 
-    def _answers(self, x: Floats, fold: int, number: int, question: Question) -> tuple[Ints, Floats]:
-        """Return the columns of one kind of question and (n, columns) the voters' mean answers."""
-        p = {name: values[fold] for name, values in self.parameters.items()}
-        u, weight, lean = forward_one(p, x, self.shape)
-        asked = np.flatnonzero((self.menus.sizes == question.size) & (self.menus.form == question.form))
-        agents = self.menus.agent[self.menus.offsets[asked][:, None] + np.arange(question.size)].T
-        n_pairs = question.size * (question.size - 1) // 2
-        total: Floats = np.zeros((n_pairs, len(asked), len(x)))
-        for voter in range(self.shape.voters):
-            ties = _ties(p, question, lean + p["lean"][voter], len(x))
-            total = total + weight[voter] * margins(question, u[voter][agents], ties, self.stops[fold, number])
-        columns = (self.menus.columns.offsets[asked][:, None] + np.arange(n_pairs)).T.ravel()
-        return columns, total.reshape(-1, len(x)).T
+    def utilities(self, X: Features, fold: int) -> Floats:
+        """Return u_v(x, j), (n, V, K), of the population of a fold."""
+        voters = self._voters(np.ascontiguousarray(X.network, np.float32), fold)
+        return np.stack([voter.u for voter in voters]).transpose(2, 0, 1)
+
+    def weights(self, X: Features, fold: int) -> Floats:
+        """Return the shares of the voters, (n, V), rows sum to one."""
+        x = np.ascontiguousarray(X.network, np.float32)
+        return np.stack([np.broadcast_to(voter.weight, len(x)) for voter in self._voters(x, fold)], axis=1)
+
+    def _voters(self, x: Floats, fold: int) -> Iterator[_Voter]:
+        members = len(self.parameters["pooled"][fold])
+        for member in range(members):
+            p = {name: values[fold, member] for name, values in self.parameters.items()}
+            u, weight, lean = forward_one(p, x, self.shape)
+            for v in range(int(self.n_voters[fold])):
+                yield _Voter(u[v], weight[v] / np.float32(members), p["tie"], lean + p["lean"][v])
+
+    def _answer(self, number: int, voters: list[_Voter], stops: Floats, found: Floats) -> None:
+        """Write the voters' mean answers to one kind of question into its columns."""
+        question, menus = self.questions[number], self.menus
+        asked = np.flatnonzero((menus.sizes == question.size) & (menus.form == question.form))
+        agents = menus.agent[menus.offsets[asked][:, None] + np.arange(question.size)].T
+        pairs = question.size * (question.size - 1) // 2
+        total = np.zeros((pairs, len(asked), len(found)), np.float32)
+        for voter in voters:
+            total += voter.weight * margins(question, voter.u[agents], voter.ties(question), stops)
+        columns = menus.columns.offsets[asked] + np.arange(pairs)[:, None]
+        found[:, columns.ravel()] = total.reshape(-1, len(found)).T
+
+    # -- plain arrays -------------------------------------------------------------------------------------------------
+
+    def to_arrays(self) -> dict[str, Floats]:
+        """Return everything as plain arrays, for a file; `from_arrays` is the way back."""
+        menus, shape = self.menus, self.shape
+        sizes = [shape.inputs, shape.agents, shape.voters, shape.ties, int(shape.context_weights), *shape.hidden]
+        questions = [[q.size, q.form, int(q.kind), q.tie, q.n_tie] for q in self.questions]
+        return {
+            "shape": np.array(sizes, np.int64),
+            "questions": np.array(questions, np.int64).reshape(-1, 5),
+            "menu_offsets": np.asarray(menus.offsets),
+            "menu_agents": np.asarray(menus.agent),
+            "menu_forms": np.asarray(menus.form),
+            **{name: np.asarray(getattr(self, name)) for name in _RESULTS},
+            **{f"parameter.{name}": values for name, values in self.parameters.items()},
+        }
+
+    @classmethod
+    def from_arrays(cls, arrays: Mapping[str, Floats]) -> VoterModels:
+        """Return the models that `to_arrays` wrote."""
+        inputs, agents, voters, ties, context_weights, *hidden = arrays["shape"].tolist()
+        menus = MenuCatalogue(
+            arrays["menu_offsets"], arrays["menu_agents"], arrays["menu_forms"], np.zeros(0, np.int32), agents
+        )
+        prefix = "parameter."
+        return cls(
+            menus=menus,
+            questions=tuple(Question(s, f, Kind(k), t, n) for s, f, k, t, n in arrays["questions"].tolist()),
+            shape=Shape(inputs, agents, voters, tuple(hidden), ties, bool(context_weights)),
+            parameters={name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)},
+            **{name: arrays[name] for name in _RESULTS},
+        )
 
 
-def _ties(p: dict[str, Floats], question: Question, lean: Floats, n: int) -> Floats:
-    ties = p["tie"][question.tie : question.tie + question.n_tie, None, None] + np.zeros((1, 1, n), np.float32)
-    if question.n_tie:
-        ties[: 1 if question.kind == Kind.DUEL else None] += lean
-    return np.asarray(ties)
+_RESULTS = ("stops", "held_out_loss", "pooled_loss", "epoch", "n_voters", "weight_decay")
+
+
+@dataclass(frozen=True)
+class _Voter:
+    """One voter at n contexts: utilities (K, n), share (n,) or (1,), log tie weights (T,), lean to ties (n,)."""
+
+    u: Floats
+    weight: Floats
+    tie: Floats
+    lean: Floats
+
+    def ties(self, question: Question) -> Floats:
+        """Return (n_tie, 1, n) log tie weights of a question; the weight of both-bad answers does not lean."""
+        base = self.tie[question.tie : question.tie + question.n_tie, None, None]
+        leaning = np.zeros((question.n_tie, 1, len(self.lean)), np.float32)
+        leaning[: 1 if question.kind == Kind.DUEL else None] = self.lean
+        return np.asarray(base + leaning)

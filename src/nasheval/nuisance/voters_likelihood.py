@@ -177,6 +177,6 @@ def quadrature() -> tuple[Floats, Floats]:
 
     The trapezoidal rule in log time converges geometrically there: the error is about exp(-pi^2 / step).
     """
-    log_time = np.arange(-16.0, 3.4, 0.55)
+    log_time = np.arange(-16.0, 3.6, 0.5)
     share = np.exp(log_time - np.exp(log_time))
     return log_time, share / share.sum()

@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Floats, Ints
 
 Tensor = Any
 FIXED = ("pooled",)
@@ -144,6 +144,3 @@ def spread_of(x: Floats, seen: list[Ints]) -> Floats:
     """Return (models,) the root mean square length of the contexts that each model may see."""
     squares = (x.astype(np.float64) ** 2).sum(axis=1)
     return np.array([max(np.sqrt(squares[rows].mean()), 1e-3) if len(rows) else 1.0 for rows in seen])
-
-
-__all__ = ["Bools", "Shape", "forward", "forward_one", "initial", "pooled_only", "spread_of"]

@@ -208,10 +208,13 @@ def _bradley_terry(wins: Floats, prior: float, steps: int) -> Floats:
     return u
 
 
-def tie_start(tables: list[Table], questions: list[Question], seen: Bools) -> tuple[Floats, Bools]:
-    """Return (models, T) log tie weights that give the tie shares seen if all agents were equal, and where any is."""
+def tie_start(tables: list[Table], questions: list[Question], seen: Bools) -> Floats:
+    """Return (models, T) log tie weights that would give the shares of ties seen, were all agents equal.
+
+    Where none was seen, the weight is as good as zero, and stays there: no gradient moves it.
+    """
     size = max((q.tie + q.n_tie for q in questions), default=0)
-    start, present = np.full((len(seen), size), -1e4), np.zeros((len(seen), size), bool)
+    start = np.full((len(seen), size), -1e4)
     for table in tables:
         question = questions[table.question]
         if not question.n_tie:
@@ -222,9 +225,8 @@ def tie_start(tables: list[Table], questions: list[Question], seen: Bools) -> tu
         for t in range(question.n_tie):
             share = ties[:, t + 1] / decided
             has = ties[:, t + 1] > 0
-            present[:, question.tie + t] |= has
             start[has, question.tie + t] = np.log(share[has])
-    return start, present
+    return start
 
 
 def _tie_counts(table: Table, question: Question, weights: Floats) -> Floats:

@@ -10,14 +10,14 @@ from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Floats, Ints, runs
+from nasheval.arrays import Bools, Floats, Ints, runs
 from nasheval.nuisance.learners import Advance
 from nasheval.nuisance.voters_likelihood import log_likelihood
 from nasheval.nuisance.voters_network import DECAYED, FIXED, Shape, forward, initial, pooled_only, spread_of
 from nasheval.nuisance.voters_records import Kind, Question, Table
 
 Tensor = Any
-_PROOF = 2.0  # log likelihood by which a context-dependent model must beat the pooled one on held-out contexts
+_PROOF = 3.0  # log likelihood by which a group must beat the pooled model on held-out records to leave it
 _ROWS = 1 << 15  # contexts evaluated at a time
 
 
@@ -147,6 +147,8 @@ class _Trainer:
         self.steps = max(1, ceil(max(len(t.fit) for t in tasks) / schedule.batch))
         mass = context_mass(data.tables, len(data.x))
         self.check_mass = np.array([mass[t.check].sum() for t in tasks])
+        records = sum((np.diff(table.offsets) for table in data.tables), np.zeros(len(data.x)))
+        self.check_count = np.array([records[t.check].sum() for t in tasks])
         fit_mass = np.maximum([mass[t.fit].sum() for t in tasks], 1e-12)
         self.scale = self._put((self.steps / fit_mass).astype(np.float32))
         self.optimiser = torch.optim.Adam(self.free.values(), lr=schedule.rate, betas=(0.9, 0.99), fused=True)
@@ -163,15 +165,14 @@ class _Trainer:
 
     def run(self, advance: Advance) -> Trained:
         check = list(_batches([t.check for t in self.tasks], self._check_steps(), self.data.tables))
-        pooled_loss = self._losses(check, self.best)
-        loss = pooled_loss - _PROOF / self.check_mass
+        pooled_loss = loss = self._losses(check, self.best)
         epoch = np.zeros(len(self.tasks), np.int64)
         for number in range(1, self.schedule.epochs + 1):
             shuffled = [rng.permutation(task.fit) for rng, task in zip(self.rngs, self.tasks, strict=True)]
             for step, batch in enumerate(_batches(shuffled, self.steps, self.data.tables)):
                 self._step(batch, (number - 1 + (step + 1) / self.steps) / self.schedule.epochs)
             now = self._losses(check, self.p)
-            better = self._improved(now, loss)
+            better = self._improved(now, loss, pooled_loss)
             loss, epoch = np.where(better, now, loss), np.where(better, number, epoch)
             self._keep(better)
             advance(1.0 / self.schedule.epochs)
@@ -181,13 +182,14 @@ class _Trainer:
         longest = max(len(t.check) for t in self.tasks)
         return max(1, ceil(longest * len(self.tasks) / _ROWS))
 
-    def _improved(self, now: Floats, before: Floats) -> Any:
-        """Tell for each task whether its group as a whole is better than at its best epoch so far."""
+    def _improved(self, now: Floats, best: Floats, pooled: Floats) -> Bools:
+        """Tell for each task whether its group as a whole is better than ever, and clearly better than pooling."""
         group = np.array([task.group for task in self.tasks])
-        gain = np.bincount(group, np.nan_to_num((before - now) * self.check_mass, nan=0.0, posinf=0.0, neginf=0.0))
-        return gain[group] > 0
+        gains = [np.nan_to_num((before - now) * self.check_count, posinf=0.0, neginf=0.0) for before in (best, pooled)]
+        on_best, on_pooled = (np.bincount(group, gain)[group] for gain in gains)
+        return np.asarray((on_best > 0) & (on_pooled > _PROOF))
 
-    def _keep(self, better: Any) -> None:
+    def _keep(self, better: Bools) -> None:
         import torch
 
         chosen = self._put(better)

@@ -1,0 +1,99 @@
+"""Stage 1 as one object: what a policy is made from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from nasheval.arrays import Floats
+from nasheval.contexts.encoder import ContextEncoder
+from nasheval.feedback.base import Log
+from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
+from nasheval.nuisance.learners import Advance, Effort, Features
+from nasheval.nuisance.outcome import choose_outcome
+from nasheval.nuisance.propensity import choose_propensity
+from nasheval.payoff.aggregators import Aggregator
+from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
+from nasheval.payoff.second_stage import PayoffModel, SecondStage, fit_payoff
+
+
+@dataclass(frozen=True, eq=False)
+class Stage1:
+    """A log with its nuisances, pseudo-outcomes and estimated game.
+
+    Args:
+        encoder: contexts -> features.
+        nuisances: cross-fitted mu and e; `nuisances.log` is the log.
+        pseudo: Gamma of the log.
+        payoff: A(x), by the chosen second stage.
+    """
+
+    encoder: ContextEncoder
+    nuisances: NuisanceFit
+    pseudo: PseudoOutcomes
+    payoff: PayoffModel
+
+    @property
+    def log(self) -> Log:
+        """The log."""
+        return self.nuisances.log
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Names of the K agents."""
+        return self.log.agents
+
+    @cached_property
+    def plug_in(self) -> PayoffModel:
+        """The plug-in payoff f(mu(x)), without debiasing."""
+        return fit_payoff(self.pseudo, "none")
+
+    def features(self, contexts: object) -> Features:
+        """Encode n contexts: a DataFrame, records, or the array the log was built with."""
+        return Features.of(self.encoder, contexts)
+
+    def payoffs(self, contexts: object) -> Floats:
+        """Return A(x), (n, K, K), at any contexts."""
+        return self.payoff.predict(self.features(contexts))
+
+
+def fit_stage1(
+    log: Log,
+    *,
+    outcome: Any = "voters",
+    propensity: Any = "auto",
+    second_stage: SecondStage = "corrected",
+    aggregator: Aggregator | None = None,
+    folds: int = 5,
+    encoder: ContextEncoder | None = None,
+    effort: Effort | None = None,
+) -> Stage1:
+    """Go through Stage 1 on a log, one line a step (Algorithm 1, up to the payoff regression).
+
+    Args:
+        outcome: see `choose_outcome`.
+        propensity: see `choose_propensity`.
+        encoder: of the contexts; None fits one.
+    """
+    work = effort or Effort()
+    encoder = encoder or ContextEncoder.fit(log.contexts, text=log.text)
+    X = Features.of(encoder, log.contexts)
+    nuisances = crossfit(
+        log,
+        X,
+        outcome=choose_outcome(outcome),
+        propensity=choose_propensity(propensity, log),
+        fold=make_folds(log, folds, seed=work.seed),
+        effort=_part(work, 0.8),
+    )
+    pseudo = pseudo_outcomes(nuisances, aggregator)
+    payoff = fit_payoff(pseudo, second_stage, effort=_part(work, 0.2))
+    return Stage1(encoder, nuisances, pseudo, payoff)
+
+
+def _part(effort: Effort, share: float) -> Effort:
+    def advance(done: float, tell: Advance = effort.advance) -> None:
+        tell(share * done)
+
+    return replace(effort, advance=advance)

@@ -1,0 +1,1 @@
+"""PayoffModel -> Policy: exact, learned and baseline policies behind one protocol."""
