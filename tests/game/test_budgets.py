@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse
 
-from nasheval.errors import InputError
-from nasheval.game import L2, ConvexCost, Entropy, SoftBudget, gap, solve
+from nasheval.errors import ConvergenceError, InputError
+from nasheval.game import L2, ConvexCost, Entropy, SoftBudget, gap, quadratic, solve
 
 from .games import RPS, integer_games, random_games
 from .test_quadratic import games
@@ -222,6 +222,22 @@ def test_any_game_under_any_budget_is_certified(A: np.ndarray, data: st.DataObje
     found = solve(A, regularizer=data.draw(st.sampled_from(REGULARIZERS)), costs=costs, budget=budget)
     assert found.strategy @ costs <= budget + 1e-10
     assert abs(found.gap) < 1e-9
+
+
+@pytest.mark.parametrize("room", [1e-3, 1e-6, 1e-9, 1e-11])
+def test_hardly_any_money_beyond_the_cheapest_agent(room: float) -> None:
+    # Only agent 3 beats agent 1, the free one: all the money goes there, 2/3 payoff a unit of cost.
+    A = np.array([[0, 0, 1, 2], [0, 0, 2, -2], [-1, -2, 0, 1], [-2, 2, -1, 0]])
+    found = solve(A, regularizer=L2(0.0), costs=[3, 0, 2, 3], budget=room)
+    np.testing.assert_allclose(found.strategy, [0, 1 - room / 3, 0, room / 3], rtol=1e-5, atol=1e-15)
+    assert found.price == pytest.approx(2 / 3, rel=1e-6)
+
+
+def test_a_lottery_that_overspends_is_never_handed_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    free = solve(random_games(3, 4), regularizer=L2(0.1)).strategy
+    monkeypatch.setattr(quadratic, "budgeted_equilibria", lambda *_: (free, np.zeros(3, int), np.zeros(3)))
+    with pytest.raises(ConvergenceError, match="gap of -"):
+        solve(random_games(3, 4), regularizer=L2(0.1), costs=[1, 2, 3, 4], budget=1.1)
 
 
 def test_a_budget_below_every_cost_is_an_error() -> None:

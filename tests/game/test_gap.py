@@ -33,6 +33,12 @@ TERMS = {
     "hard budget": {"regularizer": L2(0.1), "costs": COSTS, "budget": ROOMY},
     "hard budget, no regulariser": {"regularizer": L2(0.0), "costs": COSTS, "budget": ROOMY},
     "hard budget, entropy": {"regularizer": Entropy(0.2), "costs": COSTS, "budget": ROOMY},
+    "equal costs": {"regularizer": L2(1e-3), "costs": np.full(K, 3.0), "budget": 3.0},
+    "equal costs in one game": {
+        "regularizer": L2(0.1),
+        "costs": np.where(np.arange(N)[:, None] == 2, ROOMY, COSTS),
+        "budget": ROOMY,
+    },
     "tight budget": {"regularizer": L2(0.1), "costs": COSTS, "cost_weight": 0.2, "budget": TIGHT},
 }
 LOTTERIES = 0.9 * RNG.dirichlet(np.ones(K), N) + 0.1 / K

@@ -169,7 +169,7 @@ class HardBudget:
     def best_response(self, payoff: Floats) -> Floats:
         """Return the best response within the budget, (..., K), by a search on its multiplier."""
         barred = surcharge(self.costs, self.limit, 4 * np.ptp(payoff, -1, keepdims=True) + 1e3 * self.kappa + 1e-9)
-        return _responses(self, payoff - barred, lambda respond, c: budgeted(respond, c, self.limit)[0])
+        return _responses(self, payoff - barred, lambda respond, c: budgeted(respond, c - self.limit)[0])
 
 
 def priced(answer: Answer, costs: Floats, phi: Disutility) -> Floats:
@@ -198,19 +198,28 @@ def settled(within: Within, costs: Floats, phi: Disutility) -> Floats:
     return cast(Floats, (low + high) / 2)
 
 
-def budgeted(answer: Answer, costs: Floats, limit: float) -> tuple[Floats, Floats]:
-    """Return the lotteries (n, K) that spend at most `limit` at the least multiplier, and that multiplier (n,)."""
-    spread = np.maximum(np.abs(costs - limit).max(-1), 1e-300)
+def budgeted(answer: Answer, over: Floats) -> tuple[Floats, Floats]:
+    """Return the lotteries (n, K) with over . pi <= 0 at the least multiplier, and that multiplier (n,).
+
+    Args:
+        over: (n, K), what each agent costs beyond the budget: costs that are all alike leave no rounding to search in.
+    """
+    size = scale_of(over)
 
     def excess(p: Floats, rows: Ints) -> Floats:
-        spend = spend_of(costs[rows], answer(p[:, None] * costs[rows], rows))
-        return cast(Floats, (spend - limit) / spread[rows])
+        return cast(Floats, spend_of(over[rows], answer(p[:, None] * over[rows], rows)) / size[rows])
 
-    rows = np.arange(len(costs))
-    low, high = crossing(excess, np.zeros(len(costs)), raised(excess, 1 / spread), _NEAR)
-    cheap, dear = answer(high[:, None] * costs, rows), answer(low[:, None] * costs, rows)
-    least, most = spend_of(costs, cheap), spend_of(costs, dear)
-    return mixed(cheap, dear, least, most, np.minimum(limit, most)), high
+    rows = np.arange(len(over))
+    low, high = crossing(excess, np.zeros(len(over)), raised(excess, 1 / size, _NEAR), _NEAR)
+    cheap, dear = answer(high[:, None] * over, rows), answer(low[:, None] * over, rows)
+    least, most = spend_of(over, cheap), spend_of(over, dear)
+    return mixed(cheap, dear, least, most, np.minimum(0.0, most)), high
+
+
+def scale_of(over: Floats) -> Floats:
+    """Return the largest |over| (n,) of costs beyond a budget, over (n, K), and 1 where all are zero."""
+    size = np.abs(over).max(-1)
+    return np.where(size > 0, size, 1.0)
 
 
 def mixed(cheap: Floats, dear: Floats, least: Floats, most: Floats, spend: Floats) -> Floats:

@@ -98,7 +98,7 @@ class _Spending:
             pi, price = self.within(np.full(len(self.A), limit), np.arange(len(self.A)))
             return Found(pi, self.steps, price)
         bar = surcharge(self.costs, limit, 4 * np.abs(self.A).max((1, 2))[:, None] + 1e3 * self.base.kappa)
-        pi, price = budgeted(lambda prices, rows: self.at(prices + bar[rows], rows), self.costs, limit)
+        pi, price = budgeted(lambda prices, rows: self.at(prices + bar[rows], rows), self.costs - limit)
         return Found(pi, self.steps, price)
 
     def disliked(self, phi: Disutility) -> Found:

@@ -10,7 +10,7 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import ConvergenceError
 from nasheval.game.compiled import spread
-from nasheval.game.costs import charged, spend_of, surcharge
+from nasheval.game.costs import budgeted, charged, scale_of, spend_of, surcharge
 from nasheval.game.faces import least_norm
 from nasheval.game.kernels import interior_games, pivot_games, residual
 from nasheval.game.linear import survey_games
@@ -28,13 +28,13 @@ def equilibria(A: Floats, rho: float, names: Ints) -> tuple[Floats, Ints]:
     """
     K = A.shape[1]
     games, scale = _to_unit_scale(A, rho)
-    if K > _PIVOT_UP_TO:
-        return _by_interior(games, K, rho / scale, names)
-    x, steps, certified = _by_pivoting(games, rho / scale)
-    if not certified.all():
-        rows = np.flatnonzero(~certified)
-        x[rows], more = _by_interior(games[rows], K, (rho / scale)[rows], names[rows])
+    method = _by_pivoting if K <= _PIVOT_UP_TO else _by_interior
+    x, steps, certified = method(games, K, rho / scale)
+    if len(rows := np.flatnonzero(~certified)) and method is _by_pivoting:
+        x[rows], more, certified[rows] = _by_interior(games[rows], K, (rho / scale)[rows])
         steps[rows] += more
+    for name in names[~certified]:
+        raise ConvergenceError(f"Game {name} could not be solved: no support was certified. Please report it.")
     return x, steps
 
 
@@ -43,60 +43,75 @@ def budgeted_equilibria(
 ) -> tuple[Floats, Ints, Floats]:
     """Return equilibria of games A (n, K, K) in which nobody may spend more than `limit`, steps and multipliers (n,).
 
-    The budget's multiplier is one more entry of the complementarity problem (Eq. hard-budget-equilibrium).
+    For both players (Eq. hard-budget-equilibrium).
 
     Args:
         costs: (n, K), in the user's units.
         limit: (n,), likewise.
         names: (n,) what to call the games in errors.
     """
-    K = A.shape[1]
     over = costs - limit[:, None]
     barred = surcharge(costs, limit[:, None], 4 * (np.abs(A).max((1, 2)) + rho)[:, None])
     pi, steps = equilibria(charged(A, barred), rho, names)
     price = _price_that_bars(A, rho, pi, costs, barred > 0)
     # Where the budget bars nobody, or the free lottery keeps it, that is the answer. Without regulariser, keeping it
     # to the last bit is not enough: there may then be others of a smaller norm, which only the budget makes equal.
-    spare = limit - spend_of(costs, pi)
-    rows = np.flatnonzero(((over > 0) & (barred == 0)).any(-1) & (spare < 0 if rho > 0 else spare <= 0))
-    if len(rows):
-        over = over[rows]
-        size = np.abs(over).max(-1)
-        games, scale = _to_unit_scale(A[rows], rho)
-        x, more = _by_interior(_with_budget(games, over / size[:, None]), K, rho / scale, names[rows])
-        pi[rows], price[rows] = x[:, :K], x[:, K] * scale / size
-        steps[rows] += more
+    excess = spend_of(over, pi)
+    rows = np.flatnonzero(((over > 0) & (barred == 0)).any(-1) & (excess > 0 if rho > 0 else excess >= 0))
+    pi[rows], more, price[rows] = _binding(A[rows], rho, over[rows], names[rows])
+    steps[rows] += more
+    return pi, steps, price
+
+
+def _binding(A: Floats, rho: float, over: Floats, names: Ints) -> tuple[Floats, Ints, Floats]:
+    """Return the equilibria of games A (n, K, K) whose budgets bind, steps and multipliers (n,); over is (n, K).
+
+    The multiplier is one more entry of the complementarity problem. Where that is too flat to be certified, as when
+    hardly any money is left beyond the cheapest agent, it is searched for.
+    """
+    K = A.shape[1]
+    size = scale_of(over)
+    games, scale = _to_unit_scale(A, rho)
+    x, steps, certified = _by_interior(_with_budget(games, over / size[:, None]), K, rho / scale)
+    pi, price = x[:, :K], x[:, K] * scale / size
+
+    def answer(prices: Floats, rows: Ints) -> Floats:
+        lotteries, more = equilibria(charged(A[left[rows]], prices), rho, names[left[rows]])
+        steps[left[rows]] += more
+        return lotteries
+
+    if len(left := np.flatnonzero(~certified)):
+        pi[left], price[left] = budgeted(answer, over[left])
     return pi, steps, price
 
 
 def _to_unit_scale(A: Floats, rho: float) -> tuple[Floats, Floats]:
     """Return the games over powers of two (n,) that bring the largest of A and rho near 1; equilibria stay the same."""
     largest, uneven = np.empty(len(A)), np.empty(len(A))
-    spread(survey_games, len(A), 2.0 * A[0].size, A, largest, uneven)
+    spread(survey_games, len(A), 2.0 * A.shape[1] ** 2, A, largest, uneven)
     size = np.maximum(largest, rho)
     powers = np.round(np.log2(np.where(size > 0, size, 1.0)))
     scale = np.exp2(np.where(np.abs(powers) > 2, powers, 0.0))
     return A if (scale == 1).all() else A / scale[:, None, None], scale
 
 
-def _by_pivoting(A: Floats, rho: Floats) -> tuple[Floats, Ints, Bools]:
-    n, K = A.shape[:2]
-    x, steps, certified = np.empty((n, K)), np.empty(n, np.int64), np.empty(n, np.bool_)
-    spread(pivot_games, n, 3.0 * K**3, A, rho, x, steps, certified)
+def _by_pivoting(A: Floats, agents: int, rho: Floats) -> tuple[Floats, Ints, Bools]:
+    """Return lotteries x (n, agents) of games A of unit scale, pivots (n,), and whether they are certified."""
+    n = len(A)
+    x, steps, certified = np.empty((n, agents)), np.empty(n, np.int64), np.empty(n, np.bool_)
+    spread(pivot_games, n, 3.0 * agents**3, A, rho, x, steps, certified)
     return x, steps, certified
 
 
-def _by_interior(A: Floats, agents: int, rho: Floats, names: Ints) -> tuple[Floats, Ints]:
-    """Solve games A (n, m, m) of unit scale; raise where the answer is not certified."""
+def _by_interior(A: Floats, agents: int, rho: Floats) -> tuple[Floats, Ints, Bools]:
+    """Return equilibria x (n, m) of games A (n, m, m) of unit scale, iterations (n,), and whether each is certified."""
     x, w, steps, certified = _interior(A, agents, rho)
     for g in np.flatnonzero(~certified):
         for answer in _candidates(A[g], agents, rho[g], x[g], w[g]):
             if residual(A[g], agents, rho[g], answer) < _HARD:
-                x[g] = answer
+                x[g], certified[g] = answer, True
                 break
-        else:
-            raise ConvergenceError(f"Game {names[g]} could not be solved: no support was certified. Please report it.")
-    return x, steps
+    return x, steps, certified
 
 
 def _interior(A: Floats, agents: int, rho: Floats) -> tuple[Floats, Floats, Ints, Bools]:
@@ -117,7 +132,7 @@ def _candidates(A: Floats, agents: int, rho: float, x: Floats, w: Floats) -> Ite
     if rho < _HARD:
         yield least_norm(A, agents, x, w)
         for slight in np.array(_SLIGHT)[:, None]:
-            yield (_by_pivoting(A[None], slight) if agents == len(A) else _interior(A[None], agents, slight))[0][0]
+            yield (_by_pivoting if agents == len(A) else _interior)(A[None], agents, slight)[0][0]
 
 
 def _at_price(A: Floats, agents: int, rho: float, x: Floats) -> Floats:
@@ -126,7 +141,7 @@ def _at_price(A: Floats, agents: int, rho: float, x: Floats) -> Floats:
     Where all agents of the support cost exactly the budget, many multipliers do, and the exact solve cannot choose one.
     """
     prices = -A[:agents, agents:] @ x[agents:]
-    lottery, _, _ = _by_pivoting(charged(A[:agents, :agents], prices)[None], np.array([rho]))
+    lottery, _, _ = _by_pivoting(charged(A[:agents, :agents], prices)[None], agents, np.array([rho]))
     return np.append(lottery[0], x[agents:])
 
 

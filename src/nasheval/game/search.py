@@ -9,6 +9,7 @@ import numpy as np
 from nasheval.arrays import Floats, Ints
 
 _LIMIT = 200
+RAISES = 30  # times that a price may be multiplied by 4 to find one that is high enough
 _ALIKE = 1e-15  # relative width at which the two ends are the same price
 
 
@@ -23,7 +24,7 @@ def crossing(f: Callable[[Floats, Ints], Floats], low: Floats, high: Floats, nea
     low, high = low.copy(), high.copy()
     above, below = f(low, rows), f(high, rows)
     high = np.where(above <= near, low, high)
-    low = np.where((below > 0) & (above > near), high, low)
+    low = np.where((below > near) & (above > near), high, low)
     last = np.zeros(len(low))
     for step in range(_LIMIT):
         rows = np.flatnonzero(high - low > _ALIKE * np.maximum(np.abs(low), np.abs(high)))
@@ -41,11 +42,14 @@ def crossing(f: Callable[[Floats, Ints], Floats], low: Floats, high: Floats, nea
     return low, high
 
 
-def raised(f: Callable[[Floats, Ints], Floats], high: Floats) -> Floats:
-    """Return high (n,), multiplied until f is no longer positive there."""
+def raised(f: Callable[[Floats, Ints], Floats], high: Floats, near: float) -> Floats:
+    """Return high (n,), multiplied until f is no longer above `near` there."""
     high = high.copy()
     rows = np.arange(len(high))
-    while len(rows := rows[f(high[rows], rows) > 0]) and high[rows].max() < 1e18:
+    for _ in range(RAISES):
+        rows = rows[f(high[rows], rows) > near]
+        if not len(rows):
+            break
         high[rows] *= 4
     return high
 

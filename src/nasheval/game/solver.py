@@ -78,7 +78,7 @@ def _certified(A: Floats, omega: Regularizer, found: Found, largest: Floats) -> 
         payoff, slope = np.einsum("njk,nk->nj", A, pi), omega.gradient(pi)
         gaps, kkt = gap_at(pi, payoff, omega), residual_at(pi, payoff, omega, found.price)
         scale = largest + omega.kappa + np.where(np.isfinite(slope), np.abs(slope), 0.0).max(-1)
-    for g in np.flatnonzero(~(gaps <= _LARGEST_GAP * scale)):
+    for g in np.flatnonzero(~(np.abs(gaps) <= _LARGEST_GAP * scale)):
         raise ConvergenceError(
             f"Game {g} could not be solved: its lottery has a gap of {gaps[g]:.3g}. Please report it."
         )

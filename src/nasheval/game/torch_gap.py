@@ -18,6 +18,7 @@ from nasheval.errors import InputError
 from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget
 from nasheval.game.gaps import composed
 from nasheval.game.regularizers import L2, Entropy, Regularizer
+from nasheval.game.search import RAISES
 
 Tensor: TypeAlias = torch.Tensor
 _HALVINGS = 60
@@ -98,6 +99,8 @@ def _under_costs(omega: ConvexCost | HardBudget, payoff: Tensor) -> Tensor:
     costs = _like(omega.costs, payoff).expand(payoff.shape)
     if isinstance(omega, HardBudget):
         payoff = payoff - _bar(omega, payoff, costs)
+        # What agents cost beyond the budget: costs that are all alike leave no rounding to search in.
+        costs = _like(omega.costs - omega.limit, payoff).expand(payoff.shape)
 
     def answer(p: Tensor) -> tuple[Tensor, Tensor]:
         q = best_response(omega.base, payoff - p[..., None] * costs)
@@ -107,10 +110,10 @@ def _under_costs(omega: ConvexCost | HardBudget, payoff: Tensor) -> Tensor:
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
         spend = answer(middle)[1]
-        up = spend > omega.limit if isinstance(omega, HardBudget) else _marginal(omega, spend) > middle
+        up = spend > 0 if isinstance(omega, HardBudget) else _marginal(omega, spend) > middle
         low, high = torch.where(up, middle, low), torch.where(up, high, middle)
     (dear, most), (cheap, least) = answer(low), answer(high)
-    wanted = omega.limit if isinstance(omega, HardBudget) else _spend_at(omega, (low + high) / 2)
+    wanted = torch.zeros_like(low) if isinstance(omega, HardBudget) else _spend_at(omega, (low + high) / 2)
     share = ((wanted - least) / (most - least).clamp_min(torch.finfo(most.dtype).tiny)).clamp(0, 1)[..., None]
     return share * dear + (1 - share) * cheap
 
@@ -118,11 +121,15 @@ def _under_costs(omega: ConvexCost | HardBudget, payoff: Tensor) -> Tensor:
 def _prices(
     omega: ConvexCost | HardBudget, costs: Tensor, answer: Callable[[Tensor], tuple[Tensor, Tensor]]
 ) -> tuple[Tensor, Tensor]:
-    """Return prices (...) of spend below and above the one sought."""
+    """Return prices (...) of spend below and above the one sought; costs are beyond the budget where it is hard."""
     if isinstance(omega, ConvexCost):
         return _marginal(omega, costs.amin(-1)), _marginal(omega, costs.amax(-1))
-    high = 1 / (costs - omega.limit).abs().amax(-1).clamp_min(1e-30)
-    while bool((over := answer(high)[1] > omega.limit).any()) and bool((high < 1e18).all()):
+    size = costs.abs().amax(-1)
+    size = torch.where(size > 0, size, torch.ones_like(size))
+    high, near = 1 / size, 10 * torch.finfo(costs.dtype).eps * size
+    for _ in range(RAISES):
+        if not bool((over := answer(high)[1] > near).any()):
+            break
         high = torch.where(over, 4 * high, high)
     return torch.zeros_like(high), high
 
