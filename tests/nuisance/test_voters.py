@@ -13,7 +13,7 @@ from nasheval.nuisance.crossfit import make_folds
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters import VoterModels, Voters
 
-QUICK = Voters(voters=3, hidden=(32,), epochs=4, batch=128)
+QUICK = Voters(voters=3, hidden=(32,), epochs=4, weight_decay=0.1, members=1, batch=128)
 
 
 def fitted(log, X, train, learner=QUICK, seed=0):
@@ -55,7 +55,7 @@ def test_predictions_are_the_voters_mean_answers(case):
     modality, log, X, train = case
     models = fitted(log, X, train)
     x = np.ascontiguousarray(X.network[:3], np.float32)
-    p = {name: values[0] for name, values in models.parameters.items()}
+    p = {name: values[0, 0] for name, values in models.parameters.items()}
     u, weight, _ = forward_one(p, x, models.shape)
     found, columns = models.predict(X[:3], 0), log.menus.columns
     for i in range(3):
@@ -124,5 +124,5 @@ def test_ties_both_bad_and_mixed_forms_in_one_log():
 
 
 def test_malformed_settings_are_refused():
-    with pytest.raises(InputError, match=r"voters is 0; accepted is a whole number of 1 or more\."):
+    with pytest.raises(InputError, match=r"voters is 0; accepted is a whole number of 1 or more, or None\."):
         Voters(voters=0)
