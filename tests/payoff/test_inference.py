@@ -226,7 +226,7 @@ def test_results_are_plain_data_and_print():
     assert told["agents"] == list("abcde")
     assert told["error"][1][4] is None
     assert told["lower"][1][4] == -1
-    assert "Mean payoffs of" in str(group)
+    assert "Mean payoffs of [bold]: " in str(group)
     assert "interval is [-1, 1]" in str(group)
     stable = group.equilibrium()
     assert json.loads(json.dumps(stable.to_dict()))["agents"] == list("abcde")

@@ -191,7 +191,11 @@ class GroupPayoff:
         """Draw the pairs, the clearest first, and the notes."""
         from nasheval.payoff.tables import pair_table, warnings
 
-        yield pair_table(self)
+        yield pair_table(
+            f"Mean payoffs of {self.name}: {self.moments.n_contexts:,} contexts, "
+            f"intervals of {self.confidence:.0%} for all pairs together",
+            self.agents, self.estimate, self.error, self.lower, self.upper, self.moments.votes,
+        )  # fmt: skip
         yield from warnings(self.notes)
 
     def __str__(self) -> str:

@@ -1,48 +1,60 @@
-"""How results of inference are drawn."""
+"""How results of this room are drawn, from plain values: the results import this, never the other way round."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
+
+from nasheval.arrays import Floats, Ints
 
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-    from nasheval.payoff.inference import GroupPayoff
-    from nasheval.payoff.stability import Stability
-
 _MOST = 30  # rows of a table
 
 
-def pair_table(group: GroupPayoff) -> Table:
-    """Draw each pair with the agent that leads first, the clearest pairs first."""
-    j, k = np.triu_indices(len(group.agents), 1)
-    ahead = group.estimate[j, k] >= 0
+def pair_table(
+    title: str, agents: tuple[str, ...], estimate: Floats, error: Floats, lower: Floats, upper: Floats, votes: Ints
+) -> Table:
+    """Draw each pair with the agent that leads first, the clearest pairs first; votes is (n_pairs,), others (K, K)."""
+    j, k = np.triu_indices(len(agents), 1)
+    ahead = estimate[j, k] >= 0
     first, second = np.where(ahead, j, k), np.where(ahead, k, j)
-    order = np.lexsort((-group.estimate[first, second], -group.lower[first, second]))
-    made = _table(
-        f"Mean payoffs of {group.name}: {group.moments.n_contexts:,} contexts, "
-        f"intervals of {group.confidence:.0%} for all pairs together",
-        len(order), ("agent", "over"), ("payoff", "error", "lower", "upper", "votes"),
+    order = np.lexsort((-estimate[first, second], -lower[first, second]))
+    rows = (
+        (agents[first[p]], agents[second[p]],
+         *(f"{values[first[p], second[p]]:+.3f}" for values in (estimate, error, lower, upper)), f"{votes[p]:,}")
+        for p in order
     )  # fmt: skip
-    for p in order[:_MOST]:
-        a, b = int(first[p]), int(second[p])
-        numbers = (f"{values[a, b]:+.3f}" for values in (group.estimate, group.error, group.lower, group.upper))
-        made.add_row(_text(group.agents[a]), _text(group.agents[b]), *numbers, f"{group.moments.votes[p]:,}")
-    return made
+    return listing(title, ("agent", "over"), ("payoff", "error", "lower", "upper", "votes"), rows, len(order))
 
 
-def stability_table(found: Stability) -> Table:
-    """Draw each agent with its lottery, its range and how often it is among the winners."""
-    order = np.lexsort((-found.lottery, -found.frequency))
-    title = f"Equilibrium, with the range of {found.confidence:.0%} of bootstrap draws"
-    made = _table(title, len(order), ("agent",), ("lottery", "lower", "upper", "among winners"))
-    for a in order[:_MOST]:
-        numbers = (f"{values[a]:.3f}" for values in (found.lottery, found.lower, found.upper))
-        made.add_row(_text(found.agents[a]), *numbers, f"{found.frequency[a]:.1%}")
+def agent_table(title: str, agents: tuple[str, ...], columns: dict[str, Floats], share: Floats) -> Table:
+    """Draw each agent with its numbers, (K,) each, and how often it is among the winners, most often first."""
+    order = np.lexsort((-next(iter(columns.values())), -share))
+    rows = ((agents[a], *(f"{values[a]:.3f}" for values in columns.values()), f"{share[a]:.1%}") for a in order)
+    return listing(title, ("agent",), (*columns, "among winners"), rows, len(order))
+
+
+def listing(
+    title: str, names: Sequence[str], numbers: Sequence[str], rows: Iterable[Sequence[str]], total: int
+) -> Table:
+    """Draw rows of names and then numbers, the first thirty of them."""
+    from rich.table import Table
+    from rich.text import Text
+
+    more = f" (first {_MOST} of {total:,})" if total > _MOST else ""
+    made = Table(title=Text(title + more), title_justify="left")  # a name may be "[bold]"
+    for name in names:
+        made.add_column(name, overflow="fold")
+    for name in numbers:
+        made.add_column(name, justify="right")
+    for row in islice(rows, _MOST):
+        made.add_row(*map(Text, row))
     return made
 
 
@@ -63,20 +75,3 @@ def plain(drawn: object) -> str:
     with console.capture() as captured:
         console.print(drawn)
     return captured.get()
-
-
-def _table(title: str, rows: int, names: tuple[str, ...], numbers: tuple[str, ...]) -> Table:
-    from rich.table import Table
-
-    made = Table(title=title if rows <= _MOST else f"{title} (first {_MOST} of {rows})", title_justify="left")
-    for name in names:
-        made.add_column(name, overflow="fold")
-    for name in numbers:
-        made.add_column(name, justify="right")
-    return made
-
-
-def _text(name: str) -> Text:
-    from rich.text import Text
-
-    return Text(name)  # an agent may be called "[bold]"
