@@ -1,9 +1,8 @@
 """How sure we can be of a group's mean payoffs, of its equilibrium, and of its cycles.
 
 The mean of Gamma over a group is the one-step estimate of its mean payoff (Eq. payoff-one-step), and Gamma less that
-mean is its influence function. Given the data, the Gaussian multiplier bootstrap of the mean, sum_i xi_i (Gamma_i -
-mean) / n, is exactly normal with the covariance of `nasheval.payoff.clusters`, so its draws are taken from that normal:
-the same law, in one pass, and clusters of any kind enter alike.
+mean is its influence function, from which `nasheval.payoff.clusters` takes its covariance and
+`nasheval.payoff.intervals` its intervals.
 """
 
 from __future__ import annotations
@@ -14,13 +13,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow.compute as pc
-from scipy.stats import norm, t
+from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log, column_list
 from nasheval.payoff.clusters import FEW, Cluster, Moments, group_moments
 from nasheval.payoff.cycles import Cycle, as_cycles, find_cycles, signs
+from nasheval.payoff.intervals import (
+    checked_level,
+    critical_value,
+    half_widths,
+    known_means,
+    normal_scale,
+    student,
+    studentised_draws,
+)
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.stability import Stability, measure_stability
 
@@ -29,7 +37,7 @@ if TYPE_CHECKING:
 
     from nasheval.game.regularizers import Regularizer
 
-_CRITICAL_DRAWS = 10_000  # for critical values
+_SIGN_DRAWS = 10_000  # of the bootstrap, to tell signs
 _MOST_GROUPS = 500
 
 
@@ -89,37 +97,24 @@ class GroupPayoff:
             confidence: None: that of the group.
             simultaneous: for all pairs together, or for each pair alone.
         """
-        level = self.confidence if confidence is None else _level(confidence)
+        level = self.confidence if confidence is None else checked_level(confidence)
         c = self.critical(level) if simultaneous else float(norm.ppf((1 + level) / 2))
-        mean, known = self.moments.mean, self._known
-        half = np.full(len(mean), np.inf)
-        half[known] = self.moments.error[known] * _student(np.full(int(known.sum()), c), self.moments.freedom[known])
+        mean, half = self.moments.mean, half_widths(self.moments, c)
         low, high = np.clip(mean - half, -1, 1), np.clip(mean + half, -1, 1)
         return self._matrix(low, -high), self._matrix(high, -low)
 
     def critical(self, confidence: float) -> float:
         """Return the quantile of the largest studentised |mean - truth| over pairs, on the normal scale."""
-        if not self._known.any():
-            return float("inf")
-        return float(np.quantile(np.abs(self._normal(_CRITICAL_DRAWS)).max(axis=1), confidence))
+        return critical_value([self.moments], confidence, self.seed)
 
     @cached_property
     def _known(self) -> Bools:
         """(n_pairs,) pairs of which the votes tell how uncertain they are."""
-        return (self.moments.freedom > 0) & (self.moments.error > 0)
-
-    @cached_property
-    def _factor(self) -> Floats:
-        """A square root of the correlations of the known pairs."""
-        error = self.moments.error[self._known]
-        correlation = self.moments.covariance[np.ix_(self._known, self._known)] / np.outer(error, error)
-        values, vectors = np.linalg.eigh(correlation)
-        return np.asarray(vectors * np.sqrt(np.maximum(values, 0)))
+        return known_means(self.moments)
 
     def _normal(self, draws: int) -> Floats:
         """Return (draws, known pairs) studentised bootstrap means."""
-        rng = np.random.default_rng(self.seed)
-        return np.asarray(rng.standard_normal((draws, len(self._factor))) @ self._factor.T)
+        return studentised_draws(self.moments, draws, np.random.default_rng(self.seed))
 
     def equilibrium(self, regularizer: Regularizer | None = None, *, threshold: float = 1e-3) -> Stability:
         """Return the equilibrium of the mean payoffs and how far it moves under the bootstrap.
@@ -133,7 +128,7 @@ class GroupPayoff:
         K = len(self.agents)
         rng = np.random.default_rng((self.seed, 1))
         means = rng.uniform(-1, 1, (self.draws, len(self._known)))
-        z = _student(self._normal(self.draws), self.moments.freedom[self._known])
+        z = student(self._normal(self.draws), self.moments.freedom[self._known])
         means[:, self._known] = self.moments.mean[self._known] + self.moments.error[self._known] * z
         games, (j, k) = np.zeros((self.draws, K, K)), np.triu_indices(K, 1)
         games[:, j, k] = np.clip(means, -1, 1)
@@ -147,10 +142,10 @@ class GroupPayoff:
             confidence: None: that of the group.
             longest: most agents in a cycle; those of more than three are given where no edge cuts them short.
         """
-        level = self.confidence if confidence is None else _level(confidence)
+        level = self.confidence if confidence is None else checked_level(confidence)
         sign, known = np.zeros(len(self._known)), self._known
         ratio = self.moments.mean[known] / self.moments.error[known]
-        sign[known] = signs(_normal_scale(ratio, self.moments.freedom[known]), self._normal(_CRITICAL_DRAWS), level)
+        sign[known] = signs(normal_scale(ratio, self.moments.freedom[known]), self._normal(_SIGN_DRAWS), level)
         beats = self._matrix(sign, -sign) > 0
         return as_cycles(find_cycles(beats, longest), self.agents, self.estimate, self.error)
 
@@ -204,23 +199,6 @@ class GroupPayoff:
         return plain(self)
 
 
-def _student(c: Floats, freedom: Floats) -> Floats:
-    """Return values of Student's t at the level of normal ones, (..., pairs) and (pairs,)."""
-    found = t.isf(norm.sf(np.abs(c)), np.broadcast_to(np.minimum(freedom, 1e6), c.shape))
-    return np.asarray(np.sign(c) * found)
-
-
-def _normal_scale(ratio: Floats, freedom: Floats) -> Floats:
-    """Return normal values at the level of values of Student's t, (pairs,) both."""
-    return np.asarray(np.sign(ratio) * norm.isf(t.sf(np.abs(ratio), np.minimum(freedom, 1e6))))
-
-
-def _level(confidence: float) -> float:
-    if not 0 < confidence < 1:
-        raise InputError(f"confidence is {confidence!r}; accepted is a number between 0 and 1, such as 0.95.")
-    return confidence
-
-
 # -- groups -----------------------------------------------------------------------------------------------------------
 
 
@@ -245,7 +223,7 @@ def group_payoff(
     if inside.shape != (pseudo.n_contexts,) or inside.dtype.kind != "b":
         raise InputError(f"contexts has shape {inside.shape} of {inside.dtype}; accepted are booleans, one a context.")
     moments = group_moments(pseudo, inside.astype(np.int64) - 1, 1, cluster)[0]
-    return GroupPayoff(name, pseudo.fit.log.agents, moments, _level(confidence), draws, seed)
+    return GroupPayoff(name, pseudo.fit.log.agents, moments, checked_level(confidence), draws, seed)
 
 
 def group_payoffs(
@@ -262,14 +240,14 @@ def group_payoffs(
     Each group's intervals hold for its own pairs together, not for all groups together. Values without a single
     pseudo-outcome are left out.
     """
-    code, names = _groups(pseudo.fit.log, by, pseudo.used)
+    code, names = context_groups(pseudo.fit.log, by, pseudo.used)
     moments = group_moments(pseudo, code, len(names), cluster)
     order = sorted(range(len(names)), key=lambda g: -moments[g].n_contexts)
-    level, agents = _level(confidence), pseudo.fit.log.agents
+    level, agents = checked_level(confidence), pseudo.fit.log.agents
     return tuple(GroupPayoff(names[g], agents, moments[g], level, draws, seed) for g in order)
 
 
-def _groups(log: Log, by: str, used: Bools) -> tuple[Ints, list[str]]:
+def context_groups(log: Log, by: str, used: Bools) -> tuple[Ints, list[str]]:
     """Number the values of a context column that some used context has; -1 at other contexts."""
     if by not in log.contexts.column_names:
         raise InputError(f"by is {by!r}, no context column; this log has {column_list(log.contexts)}.")
