@@ -99,7 +99,7 @@ def test_votes_with_labels_join_and_context_id(votes, tmp_path):
     words = "--model-a m1 --model-b m2 --winner score --labels 1=a,2=b,3=tie,-1=drop --join prompts.csv:q=id"
     result = run("check", "votes.csv", *words.split(), "--context", "lang", "--text", "text", "--context-id", "q")
     assert result.exit_code == 0, result.output
-    assert "3 records at 3 contexts" in result.output
+    assert "3 records at 2 contexts" in result.output
     assert "left out: 1 rows (label marked 'drop')" in result.output
 
 

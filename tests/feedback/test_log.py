@@ -178,13 +178,23 @@ def test_keeping_records_keeps_every_context(plain: Plain, data: st.DataObject) 
 def test_keeping_agents_leaves_out_the_records_that_name_others(plain: Plain, data: st.DataObject) -> None:
     kept = tuple(data.draw(st.lists(st.sampled_from(plain.agents), unique=True)))
     said = tuple(s for s in plain.grouped().said if s.menu <= set(kept))
-    assert spelled(build(plain).keep_agents(kept)) == replace(plain, agents=kept, said=said)
+    log, left = build(plain), replace(plain, agents=kept, said=said)
+    assert spelled(log.with_design("inclusion").keep_agents(kept)) == left
+    with_record = sorted({s.context for s in said})
+    assert spelled(log.with_design("draws").keep_agents(kept)) == left.at(with_record)
+    assert log.keep_agents(kept).how_designed == log.how_designed
+
+
+def test_trimming_leaves_out_empty_contexts_under_draws_alone() -> None:
+    log = Feedback.from_partitions(np.arange(4.0)[:, None], [A_B] * 2, context_of=[1, 3])
+    assert log.with_design("inclusion").trimmed().n_contexts == 4
+    assert log.with_design("draws").trimmed().contexts["x0"].to_pylist() == [1.0, 3.0]
 
 
 def test_parts_keep_the_design_of_the_whole() -> None:
     """A context that repeats a menu says draws; a part without it would, by itself, be taken for inclusion."""
-    log = Feedback.from_partitions(np.zeros((3, 1)), [A_B] * 3, context_of=[0, 2, 2])
-    parts = [log[:2], log.keep_records(np.array([True, False, False])), *log.split(0.7)]
+    log = Feedback.from_partitions(np.zeros((3, 1)), [A_B, ranking("ac"), A_B, A_B], context_of=[0, 0, 2, 2])
+    parts = [log[:2], log.keep_records(np.array([True, True, False, False])), *log.split(0.7)]
     assert [part.design for part in (log, *parts)] == ["draws"] * 5
     assert replace(log[:2], given_design=None).design == "inclusion"
 
@@ -201,6 +211,16 @@ def test_averaged_repeats_share_one_unit_of_weight() -> None:
     answers = [A_B, A_B, winner("a", "abc"), ranking("abc"), A_B]
     log = Feedback.from_partitions(np.zeros((2, 1)), answers, context_of=[0, 0, 0, 0, 1])
     assert log.average_repeats().records.weight.tolist() == [0.5, 0.5, 1.0, 1.0, 1.0]
+
+
+def test_averaging_repeats_tells_the_design_anew_unless_it_was_given() -> None:
+    log = Feedback.from_partitions(
+        np.zeros((2, 1)), [A_B, A_B, ranking("ac"), A_B, ranking("ac")], context_of=[0, 0, 0, 1, 1]
+    )
+    assert [part.design for part in (log, log[:], log.average_repeats(), log[:].average_repeats())] == [
+        "draws", "draws", "inclusion", "inclusion"
+    ]  # fmt: skip
+    assert log.with_design("draws").average_repeats().design == "draws"
 
 
 # -- split ------------------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from nasheval.arrays import Floats, Ints
 DesignName = Literal["inclusion", "draws"]
 DESIGNS = ("inclusion", "draws")
 
-_CLEAR = 5.0  # repeats that independent draws should have shown before their absence speaks for inclusion
+_CLEAR = 5.0  # how many of something one design should have shown before their absence speaks for the other
 
 
 @dataclass(frozen=True)
@@ -32,31 +32,50 @@ class Design:
 
 
 def detect(menu: Ints, context_of: Ints, weights: Floats, n_contexts: int) -> Design:
-    """Tell the design from how often a context repeats a menu.
+    """Tell the design from what one of the two cannot give, or hardly.
+
+    A menu that is included is there once, so a repeat speaks for draws. Where independent draws would have repeated
+    menus and none is repeated, that speaks for inclusion. Where independent inclusion would have given contexts several
+    menus and none has several, that speaks for draws. A context without a record speaks for neither: a draw whose
+    answer was left out leaves one, too. Where nothing is clear, what most contexts hold decides.
 
     Args:
         menu: (n,) menu of each record.
         context_of: (n,) context of each record, ascending.
         weights: (n,) record weights; records that share one unit of weight count as one.
+        n_contexts: number of contexts, those without a record included.
     """
     menu, context_of, repeats = _units(menu, context_of, weights)
     if repeats:
-        return Design("draws", f"{repeats:,} times a context asks the same menu again")
+        return Design("draws", f"{repeats:,} time{'s' if repeats > 1 else ''} a context asks the same menu again")
     records = np.bincount(context_of, minlength=n_contexts)
-    if empty := int((records == 0).sum()):
-        have = "context has" if empty == 1 else "contexts have"
-        return Design("inclusion", f"{empty:,} {have} no record, which one draw a context cannot give")
-    if records.max(initial=0) <= 1:
+    if (records == 1).all():
         return Design("draws", "every context has exactly one record")
-    share = np.bincount(menu) / len(menu)
-    expected = float((records * (records - 1) / 2).sum() * (share**2).sum())
-    if expected >= _CLEAR:
-        return Design(
-            "inclusion", f"no context repeats a menu, where independent draws would about {expected:,.0f} times"
-        )
-    if (records <= 1).mean() >= 0.5:
+    if (expected := _repeats_if_drawn(menu, records)) >= _CLEAR:
+        what = "no context repeats a menu, where independent draws would about"
+        return Design("inclusion", f"{what} {expected:,.0f} times")
+    several = bool(records.max() > 1)
+    if not several and (expected := _several_if_included(menu, n_contexts)) >= _CLEAR:
+        what = "no context has several records, where menus included independently would give about"
+        return Design("draws", f"{what} {expected:,.0f} of them several")
+    if (records == 1).mean() >= 0.5:
         return Design("draws", "most contexts have one record, and too few have several to tell otherwise")
-    return Design("inclusion", "contexts have several records and none repeats a menu")
+    if several:
+        return Design("inclusion", "contexts have several records and none repeats a menu")
+    return Design("inclusion", "most contexts have no record, and too few have one to tell otherwise")
+
+
+def _repeats_if_drawn(menu: Ints, records: Ints) -> float:
+    """Return how many pairs of records at one context would share a menu, were each record drawn by itself."""
+    share = np.bincount(menu) / max(len(menu), 1)
+    return float((records * (records - 1) / 2).sum() * (share**2).sum())
+
+
+def _several_if_included(menu: Ints, n_contexts: int) -> float:
+    """Return how many contexts would have two records or more, were each menu included by itself; some have none."""
+    share = np.bincount(menu) / n_contexts
+    none = float(np.prod(1 - share))
+    return n_contexts * (1 - none - none * float((share / (1 - share)).sum()))
 
 
 def _units(menu: Ints, context_of: Ints, weights: Floats) -> tuple[Ints, Ints, int]:

@@ -22,6 +22,8 @@ from nasheval.feedback.joining import joined
 from nasheval.feedback.records import Records
 from nasheval.feedback.splitting import first_part
 
+_AS_GIVEN = "as given"
+
 
 class Feedback(Log):
     """An immutable log of relative feedback; its fields are those of `Log`.
@@ -155,7 +157,12 @@ class Feedback(Log):
         return replace(self, context_offsets=offsets_of(kept), records=records, given_design=self.how_designed)
 
     def keep_agents(self, agents: Iterable[str]) -> Feedback:
-        """Return the log of the comparisons among some agents; records that name another are left out."""
+        """Return the log of the comparisons among some agents; records that name another are left out.
+
+        The design stays that of the whole log. Under inclusion every context stays, since one at which these agents
+        were not compared tells how likely they were to be; under draws a context without a record tells nothing, and
+        is left out.
+        """
         kept = list(agents)
         strangers = [name for name in kept if name not in self.agents]
         if strangers:
@@ -164,17 +171,27 @@ class Feedback(Log):
         number[[self.agents.index(name) for name in kept]] = np.arange(len(kept))
         inside = np.logical_and.reduceat(number[self.records.agent] >= 0, self.records.offsets[:-1])
         log = self.keep_records(inside) if self.n_records else self
-        return replace(log, agents=tuple(kept), records=log.records.with_agents(number))
+        return replace(log, agents=tuple(kept), records=log.records.with_agents(number)).trimmed()
+
+    def trimmed(self) -> Feedback:
+        """Return the log without contexts that tell nothing: under draws, those that have no record."""
+        used = np.diff(self.context_offsets) > 0
+        return self if used.all() or self.design == "inclusion" else self[used]
 
     def with_design(self, design: DesignName) -> Feedback:
         """Return the same log, taken to be of the given design."""
         return replace(self, given_design=_given(design))
 
     def average_repeats(self) -> Feedback:
-        """Return the log in which records of the same menu at one context share one unit of weight."""
+        """Return the log in which records of the same menu at one context share one unit of weight.
+
+        Unless the design was given, it is detected anew: shared records are no longer repeats, which speak for draws.
+        """
         cell = self.context_of.astype(np.int64) * len(self.menus) + self.menus.of_record
         _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
-        return replace(self, records=self.records.replace(weight=self.records.weights / count[place.ravel()]))
+        design = self.given_design if self.how_designed.reason == _AS_GIVEN else None
+        weight = self.records.weights / count[place.ravel()]
+        return replace(self, records=self.records.replace(weight=weight), given_design=design)
 
     def split(self, fraction: float = 0.8, *, seed: int = 0, by: str | None = None) -> tuple[Feedback, Feedback]:
         """Split the contexts in two; a context's records stay together.
@@ -218,7 +235,7 @@ def _given(design: DesignName | None) -> Design | None:
         return None
     if design not in DESIGNS:
         raise InputError(f"The design {design!r} is unknown; accepted are 'inclusion' and 'draws'.")
-    return Design(design, "as given")
+    return Design(design, _AS_GIVEN)
 
 
 def _check_context_of(context_of: Ints, n_records: int, n_contexts: int) -> None:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
+
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nasheval.errors import InputError, ReadError
+from nasheval.feedback.design import Design
 from nasheval.feedback.readers.grouping import group_rows
 from nasheval.feedback.readers.votes import read_votes
 
@@ -73,25 +77,80 @@ def test_contexts_stay_in_the_order_of_the_table():
     assert log.contexts["prompt"].to_pylist() == ["z", "a", "m"]
 
 
-def test_a_context_whose_only_row_is_dropped_is_kept_where_an_id_names_it():
-    """Dropping it would bias the propensities."""
-    table = log_of(3, id=[1, 2, 1], lang=["en", "de", "en"])
-    table = table.set_column(2, "winner", pa.array(["model_a", "?", "tie"]))
-    log = read_votes(table, context_id="id", context=["lang"], labels={"?": "drop"})
+def test_under_inclusion_a_context_whose_rows_are_dropped_stays():
+    """Leaving it out would bias the propensities."""
+    table = pa.table(
+        {
+            "model_a": ["x", "x", "y", "x"],
+            "model_b": ["y", "z", "z", "y"],
+            "winner": ["model_a", "?", "tie", "?"],
+            "id": [1, 1, 1, 2],
+            "lang": ["en", "en", "en", "de"],
+        }
+    )
+    log = read_votes(table, context_id="id", context=["lang"], labels={"?": "drop"}, design="inclusion")
     assert log.contexts["lang"].to_pylist() == ["en", "de"]
     assert (log.n_records, log.context_of.tolist()) == (2, [0, 0])
 
 
-def test_dropped_rows_about_other_agents_leave_no_context():
-    table = log_of(3, id=[1, 2, 3]).set_column(1, "model_b", pa.array(["y", "z", "z"]))
-    table = table.set_column(2, "winner", pa.array(["model_a", "?", "tie"]))
-    log = read_votes(table, context_id="id", labels={"?": "drop"}, agents=["x", "y"])
-    assert (log.n_contexts, log.report.dropped) == (1, {"an agent not in agents=": 2})
+@pytest.mark.parametrize("key", [{"context_id": "id"}, {"text": "id"}, {"context": ["id"]}])
+def test_under_draws_a_context_whose_rows_are_dropped_tells_nothing(key):
+    table = log_of(100, id=[f"q{i}" for i in range(100)])
+    winner = ["?" if i % 33 == 0 else "tie" for i in range(100)]
+    log = read_votes(table.set_column(2, "winner", pa.array(winner)), **key, labels={"?": "drop"})
+    assert (log.n_records, log.n_contexts) == (96, 96)
+    assert log.how_designed == Design("draws", "every context has exactly one record")
 
 
-def test_a_dropped_row_without_an_id_leaves_no_context():
-    table = log_of(2, lang=["en", "de"]).set_column(2, "winner", pa.array(["model_a", "?"]))
-    assert read_votes(table, context=["lang"], labels={"?": "drop"}).n_contexts == 1
+def test_the_verdicts_that_stay_are_those_of_their_contexts():
+    """Rows of one context need not stand together; dropped ones in between must not shift the others."""
+    table = log_of(6, id=[3, 1, 2, 3, 1, 2])
+    table = table.set_column(2, "winner", pa.array(["model_a", "?", "tie", "?", "model_b", "both_bad"]))
+    log = read_votes(table, context_id="id", labels={"?": "drop"})
+    assert log.context_of.tolist() == [0, 1, 2, 2]
+    assert log.verdicts.z.tolist() == [1, -1, 0, 0]
+    assert log.records.zero.tolist() == [1, 1, 1, 2]
+
+
+@pytest.mark.parametrize("design", [None, "inclusion", "draws"])
+@pytest.mark.parametrize("average_repeats", [False, True])
+@pytest.mark.parametrize("key", [{"context_id": "id"}, {"text": "id"}, {}])
+@settings(deadline=None, max_examples=15)
+@given(seed=st.integers(0, 10**6))
+def test_reading_some_agents_is_reading_all_and_keeping_them(key, average_repeats, design, seed):
+    rng = np.random.default_rng(seed)
+    n, n_contexts = int(rng.integers(5, 80)), int(rng.integers(1, 40))
+    pairs = [rng.permutation(list("wxyz"))[:2] for _ in range(n)]
+    table = pa.table(
+        {
+            "model_a": [str(a) for a, _ in pairs],
+            "model_b": [str(b) for _, b in pairs],
+            "winner": ["tie", *rng.choice(["model_a", "model_b", "tie", "?"], n - 1)],
+            "id": [f"q{i}" for i in rng.integers(n_contexts, size=n)],
+        }
+    )
+    options = {"labels": {"?": "drop"}, "average_repeats": average_repeats, "design": design, **key}
+    every = read_votes(table, **options)
+    some = [str(name) for name in pairs[0]]  # the first row has a verdict
+    kept, read = every.keep_agents(some), read_votes(table, agents=some, **options)
+    assert read.equals(kept)
+    assert read.how_designed.name == every.how_designed.name
+
+
+def test_the_design_is_told_from_rows_about_other_agents_too():
+    """Six pairs, four of them asked at each prompt: two agents alone are asked once or not at all."""
+    pairs = list(itertools.combinations("wxyz", 2))
+    asked = [(i, pairs[(i + k) % 6]) for i in range(60) for k in range(4)]
+    columns = {"model_a": [p[0] for _, p in asked], "model_b": [p[1] for _, p in asked], "id": [i for i, _ in asked]}
+    table = pa.table({**columns, "winner": ["tie"] * 240})
+    log = read_votes(table, context_id="id", agents=["w", "x"])
+    assert (log.design, log.n_records, log.n_contexts) == ("inclusion", 40, 60)
+
+
+def test_a_faulty_row_about_other_agents_tells_nothing():
+    table = log_of(4, id=[1, 1, 2, 3], w=[1.0, None, 2.0, -1.0]).set_column(1, "model_b", pa.array(list("yzyz")))
+    log = read_votes(table, context_id="id", weight="w", agents=["x", "y"], design="inclusion")
+    assert (log.n_contexts, log.records.weight.tolist(), log.report.problems) == (2, [1.0, 2.0], ())
 
 
 def test_a_bad_row_leaves_no_context():

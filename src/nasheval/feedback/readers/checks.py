@@ -34,11 +34,13 @@ class RowChecks:
         self.source, self.on_error = source, on_error
         self.bad = np.zeros(n_rows, bool)
         self.unwanted = np.zeros(n_rows, bool)
+        self.faulty = np.zeros(n_rows, bool)  # bad, or would be if the user wanted them
         self.problems: list[Problem] = []
         self.dropped: dict[str, int] = {}
 
     def reject(self, rows: Bools, what: str, *, column: str | None = None, accepted: str = "", fix: str = "") -> None:
         """Mark rows as bad, with the reason; rows the user does not want are let be."""
+        self.faulty |= rows
         rows = rows & ~self.unwanted
         if rows.any():
             first = tuple(int(row) + 1 for row in np.flatnonzero(rows)[:_SHOWN_ROWS])

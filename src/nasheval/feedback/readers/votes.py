@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nasheval.arrays import Ints
+from nasheval.arrays import Bools, Ints
 from nasheval.errors import InputError, ReadError
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
@@ -17,7 +17,7 @@ from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, 
 from nasheval.feedback.readers.checks import OnError, RowChecks, listed, nearest, need_columns, several, shown_values
 from nasheval.feedback.readers.covariates import Covariates
 from nasheval.feedback.readers.duels import duel_records
-from nasheval.feedback.readers.labels import DROP, Outcomes, read_labels, read_one_hot
+from nasheval.feedback.readers.labels import DROP, TIE, Outcomes, read_labels, read_one_hot
 from nasheval.feedback.readers.sources import Source, open_source
 from nasheval.feedback.readers.values import names_in
 from nasheval.feedback.report import ReadReport
@@ -47,7 +47,9 @@ def read_votes(
 
     The four LMArena releases, model_a/model_b/winner and left/right/winner tables are recognised; any column can be
     named. Rows become one context by `context_id`, or by the same prompt with the same covariates; else each row is
-    a context of its own.
+    a context of its own. The design is told from all sound rows, also those that labels= drops or agents= leaves out:
+    they were asked as well. Under inclusion their contexts stay, with or without a record; under draws a context
+    without a record tells nothing, and is left out.
 
     Args:
         source: a path (.parquet, .csv, .jsonl; a folder; a glob), a pandas, polars or pyarrow table, or a Hugging Face
@@ -59,7 +61,7 @@ def read_votes(
         model_a, model_b, winner: columns of the two agents as shown, and of the label.
         labels: what each label means: {"1": "a", "2": "b", "3": "tie", "-1": "drop"}, or "both_bad".
         voter, time, propensity, weight: columns, where there are any.
-        agents: keep only the votes among these.
+        agents: keep only the votes among these, as `Feedback.keep_agents` does.
         join: (table, key) or (table, key here, key there): context and text columns may come from that table.
         average_repeats: records of the same pair in one context share one unit of weight, as when both presentation
             orders were judged.
@@ -88,8 +90,11 @@ def read_votes(
     first, second = (names_in(table, name, opened.label) for name in (schema.first, schema.second))
     sides = _sides(checks, first, second, schema, agents)
     outcomes = _outcomes(checks, table, schema, first, second, labels)
-    log = _build(checks, table, schema, sides, outcomes, beside, design)
-    return log.average_repeats() if average_repeats else log
+    whole, said = _build(checks, table, schema, sides, outcomes, beside, design)
+    log = whole if said.all() else whole.keep_records(said)
+    if average_repeats:
+        log = replace(log.average_repeats(), given_design=whole.average_repeats().how_designed)
+    return (log if agents is None else log.keep_agents(sides.chosen)).trimmed()
 
 
 # -- which column is what ---------------------------------------------------------------------------------------------
@@ -130,9 +135,10 @@ def _usual_context(schema: VoteSchema, source: Source) -> list[str]:
 
 @dataclass(frozen=True)
 class _Sides:
-    """The two agents of each row, numbered in `names`; -1 where a row has none of them."""
+    """The two agents of each row, numbered in `names`, -1 where a row has none; and those of them that are wanted."""
 
     names: list[str]
+    chosen: list[str]
     first: Ints
     second: Ints
 
@@ -145,7 +151,8 @@ def _sides(
     agents: Sequence[str] | None,
 ) -> _Sides:
     seen = {name.strip() for side in (first, second) for name in side.dictionary.to_pylist()} - {""}
-    names = sorted(seen) if agents is None else _chosen(agents, sorted(seen), checks.source)
+    names = sorted(seen)
+    chosen = names if agents is None else _chosen(agents, names, checks.source)
     if len(names) < 2:
         raise ReadError(
             f"fewer than two agents are compared ({listed(names)})",
@@ -154,9 +161,10 @@ def _sides(
             fix=f"check the columns {schema.first!r} and {schema.second!r}",
         )
     numbered = [_numbered(side, {name: i for i, name in enumerate(names)}) for side in (first, second)]
-    blank = [_numbered(side, dict.fromkeys(seen, 0)) < 0 for side in (first, second)]
+    blank = [side < 0 for side in numbered]
     if agents is not None:
-        others = (np.minimum(*numbered) < 0) & ~blank[0] & ~blank[1]
+        wanted = np.isin(names, chosen)
+        others = ~(wanted[numbered[0]] & wanted[numbered[1]]) & ~blank[0] & ~blank[1]
         checks.leave_out(others, "an agent not in agents=")
     for rows, column in zip(blank, (schema.first, schema.second), strict=True):
         accepted = "the name of an agent in every row"
@@ -169,7 +177,7 @@ def _sides(
         accepted="two different agents a row",
         fix="correct the name",
     )
-    return _Sides(names, *numbered)
+    return _Sides(names, chosen, *numbered)
 
 
 def _chosen(agents: Sequence[str], seen: list[str], source: str) -> list[str]:
@@ -221,20 +229,19 @@ def _build(
     outcomes: Outcomes,
     beside: Covariates,
     design: DesignName | None,
-) -> Feedback:
+) -> tuple[Feedback, Bools]:
+    """Return the log of all sound rows, wanted or not, and which of its records have a verdict (the others tie)."""
     contexts, columns = beside.contexts(checks, table), beside.record_columns(checks, table)
     keep = checks.settle()
     if not keep.any():
         raise checks.nothing_left(of="row", accepted="at least one vote between two agents")
-    # A row without a verdict still shows that its context was there, if an id says which context that is.
-    asked = ~checks.bad & (outcomes.code == DROP) & (np.minimum(sides.first, sides.second) >= 0)
-    stays = keep | asked if "context_id" in beside.roles else keep
-    grouped = beside.group(table, contexts, np.flatnonzero(stays))
-    if not keep.all():
-        sides = _Sides(sides.names, sides.first[keep], sides.second[keep])
+    sound = ~checks.faulty
+    grouped = beside.group(table, contexts, np.flatnonzero(sound))
     voters = columns.pop("voters", None)
-    extra = {name: values if keep.all() else values[keep] for name, values in columns.items()}
-    code = outcomes.code if keep.all() else outcomes.code[keep]
+    code = np.where(outcomes.code == DROP, TIE, outcomes.code)
+    rows = {"first": sides.first, "second": sides.second, "outcome": code, **columns}
+    if not sound.all():
+        rows = {name: values[sound] for name, values in rows.items()}
     report = ReadReport(
         source=checks.source,
         kind=schema.name,
@@ -246,14 +253,16 @@ def _build(
         dropped=checks.dropped,
         problems=tuple(checks.problems),
     )
-    return Feedback.from_records(
-        duel_records(sides.first, sides.second, code, n_agents=len(sides.names), **extra),
+    log = Feedback.from_records(
+        duel_records(**rows, n_agents=len(sides.names)),
         agents=sides.names,
         contexts=grouped.table,
-        context_of=grouped.of_row if stays is keep else grouped.of_row[keep[stays]],
+        context_of=grouped.of_row,
         n_contexts=int(grouped.of_row.max()) + 1,
         voters=voters,
         text=beside.text,
         design=design,
         report=report,
     )
+    said = outcomes.code[sound] != DROP
+    return log, said if said.all() else said[np.argsort(grouped.of_row, kind="stable")]
