@@ -1,0 +1,30 @@
+"""What to compare with: the baselines of the paper, each with `fit(stage1)` (appendix "Baselines").
+
+`BradleyTerry`, `RegularizedBT`, `Borda` and `BudgetedBT` choose at each context from the estimated game; the others
+give one lottery for all contexts.
+"""
+
+from nasheval.policy.bradley_terry import Borda, BradleyTerry, RegularizedBT
+from nasheval.policy.budgeted import BudgetedBT
+from nasheval.policy.ladder import PooledBT, Ratings, ratings
+from nasheval.policy.nash_averaging import NashAveraging
+from nasheval.policy.pluralistic import PluralisticLeaderboard
+from nasheval.policy.pooled import MaximalLottery
+from nasheval.policy.reference import BestSingle, Uniform
+from nasheval.policy.robust import RobustMaximalLottery
+
+__all__ = [
+    "BestSingle",
+    "Borda",
+    "BradleyTerry",
+    "BudgetedBT",
+    "MaximalLottery",
+    "NashAveraging",
+    "PluralisticLeaderboard",
+    "PooledBT",
+    "Ratings",
+    "RegularizedBT",
+    "RobustMaximalLottery",
+    "Uniform",
+    "ratings",
+]

@@ -1,0 +1,119 @@
+"""The familiar ladder: one Bradley-Terry rating an agent, from votes pooled over all contexts."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from nasheval.arrays import Bools, Floats, readonly
+from nasheval.errors import InputError
+from nasheval.feedback.base import Log
+from nasheval.feedback.partition import Zero
+from nasheval.payoff.stage1 import Stage1
+from nasheval.policy.rules import Everywhere
+from nasheval.policy.scores import best_of, fit_scores
+
+ELO = 400 / np.log(10)  # points a unit of log-odds: 400 points are odds of ten to one
+RIDGE = 1e-6  # in votes: far too little to move a rating that votes determine, enough to keep the others finite
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Bradley-Terry ratings of K agents; a tie is half a win, and pairs whose order was not asked are left out.
+
+    Args:
+        agents: names of the K agents.
+        score: (K,) log-odds scale, mean 0: j beats k with probability 1 / (1 + exp(score_k - score_j)).
+        rating: (K,) the same on the Elo scale, 400 points for odds of ten to one.
+        error: (K,) standard errors of `rating`, as the distance to the mean rating. They are robust to a wrong model
+            (sandwich) and to what the votes of one context have in common. Infinite where `determined` is not.
+        votes: (K,) weight of the comparisons of each agent.
+        determined: (K,) who belongs to the largest set of agents in which wins and ties lead from each to each. The
+            mean is theirs. The rating of any other agent, such as one that never lost, is due to the ridge alone.
+    """
+
+    agents: tuple[str, ...]
+    score: Floats
+    rating: Floats
+    error: Floats
+    votes: Floats
+    determined: Bools
+
+
+def ratings(log: Log, *, mean: float = 1000.0, ridge: float = RIDGE) -> Ratings:
+    """Fit one Bradley-Terry rating an agent to all votes of a log, by maximum likelihood.
+
+    Args:
+        mean: of the ratings.
+        ridge: weight of ||score||^2 / 2 in the likelihood, in votes.
+    """
+    if not 0 < ridge < np.inf:
+        raise InputError(f"ridge is {ridge!r}; accepted is a finite number above 0, such as {RIDGE:g}.")
+    counts = log.pair_counts
+    won = counts.wins + counts.ties / 2
+    meetings = won + won.T
+    lead = (won - won.T).sum(axis=1)
+    exact = 1e-9 * max(1.0, 1e-4 * float(meetings.sum(axis=1).max(initial=0.0)))  # sums of many votes round
+    score, known = fit_scores(lead[None], meetings, ridge=ridge, tolerance=exact)[0], _determined(won)
+    score = score - score[known].mean()
+    error = np.where(known, _errors(log, score, meetings, ridge, known), np.inf)
+    found = (score, mean + ELO * score, ELO * error, meetings.sum(axis=1), known)
+    return Ratings(log.agents, *map(readonly, found))
+
+
+def _determined(won: Floats) -> Bools:
+    """Return (K,) the largest strongly connected set, given the votes (K, K) that each won over each."""
+    label = connected_components(csr_array(won > 0), connection="strong")[1]
+    return np.asarray(label == np.bincount(label).argmax())
+
+
+def _errors(log: Log, score: Floats, meetings: Floats, ridge: float, known: Bools) -> Floats:
+    """Return the sandwich standard errors (K,) of scores less the mean score of those known, clustered by context."""
+    verdicts, K = log.verdicts, len(score)
+    asked = np.flatnonzero(verdicts.zero != Zero.CENSORED)
+    j, k, record = verdicts.j[asked].astype(np.int64), verdicts.k[asked].astype(np.int64), verdicts.record[asked]
+    half = np.tanh((score[j] - score[k]) / 2)
+    surprise = log.records.weights[record] * (verdicts.z[asked] - half) / 2
+    rows = np.tile(log.context_of[record], 2)
+    cells = (np.concatenate([surprise, -surprise]), (rows, np.concatenate([j, k])))
+    slopes = csr_array(cells, shape=(log.n_contexts, K))
+    meat = (slopes.T @ slopes).toarray()
+    bent = meetings * (1 - np.tanh((score[:, None] - score[None, :]) / 2) ** 2) / 4
+    bread = np.linalg.inv(np.diag(bent.sum(axis=1) + ridge) - bent + bent.sum() / K**2)  # the last: see `fit_scores`
+    less_mean = (np.eye(K) - known / known.sum()) @ bread
+    return np.asarray(np.sqrt(np.maximum(np.einsum("ja,ab,jb->j", less_mean, meat, less_mean), 0.0)))
+
+
+@dataclass(frozen=True, eq=False)
+class Ladder(Everywhere):
+    """The best rated of the agents that are up, at every context; equal ratings by the order of the agents.
+
+    Args:
+        agents: names of the K agents.
+        ratings: from all votes, whoever is up.
+    """
+
+    agents: tuple[str, ...]
+    ratings: Ratings
+
+    def among(self, up: Bools) -> Floats:
+        """Return all weight on the best rated of the k agents that are up, (k,)."""
+        return np.asarray(best_of(self.ratings.score[up][None])[0], float)
+
+
+@dataclass(frozen=True)
+class PooledBT:
+    """The agent at the top of the familiar ladder: count-weighted Bradley-Terry over all contexts.
+
+    Args:
+        ridge: see `ratings`.
+    """
+
+    ridge: float = RIDGE
+
+    def fit(self, stage1: Stage1) -> Ladder:
+        """Return the policy; of Stage 1 only the log is used."""
+        return Ladder(stage1.agents, ratings(stage1.log, ridge=self.ridge))

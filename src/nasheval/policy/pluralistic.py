@@ -1,0 +1,229 @@
+"""The pluralistic leaderboard: a ranking whose tops leave no large part of the contexts behind (Haghtalab et al. 2026).
+
+Every context is a voter with a ranking of all agents, inferred from its verdicts. A committee of some size comes from
+iterated rounding: solve for a lottery over committees that no agent is preferred to by many, take the committee that
+satisfies most contexts, and go on with the others and a smaller committee. The ranking puts committees of 1, 2, 4, ...
+agents one after another.
+
+The paper says which steps and parameters, not everything in between. Here:
+- the t-th committee of a checkpoint k has (1 - alpha) alpha^t k seats, rounded up and at most those left of k: rounded
+  down, checkpoints 1 and 2 would have none;
+- a context is satisfied by a committee if those of the lottery that it likes no better weigh beta - epsilon or more;
+- among committees that leave equally many unsatisfied, the first in the order of the permutation;
+- agents of one committee, and those in no committee, are put in order of their mean place in the inferred rankings, and
+  equal ones in that of the permutation;
+- a context without a record has no ranking and no say.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import combinations
+from math import ceil, comb
+
+import numpy as np
+from scipy.optimize import linprog
+
+from nasheval.arrays import Bools, Floats, Ints, offsets_of, runs
+from nasheval.errors import ConvergenceError, InputError
+from nasheval.feedback.base import Log
+from nasheval.payoff.stage1 import Stage1
+from nasheval.policy.rules import Everywhere
+
+EPSILON = 0.01
+_MOST_COMMITTEES = 200_000
+_CELLS = 1 << 22  # numbers held at a time
+_PLAYED = 1e-9  # probability above which a committee is in the lottery
+
+
+@dataclass(frozen=True, eq=False)
+class Leaderboard(Everywhere):
+    """The uniform lottery over the top of a ranking, the same at every context; of those up, the first in the ranking.
+
+    Args:
+        agents: names of the K agents.
+        ranking: their names, best first.
+        winners: how many share the lottery.
+    """
+
+    agents: tuple[str, ...]
+    ranking: tuple[str, ...]
+    winners: int
+
+    def among(self, up: Bools) -> Floats:
+        """Return the lottery (k,) among the k agents that are up, (K,)."""
+        place = np.argsort([self.agents.index(name) for name in self.ranking])[up]
+        top = np.argsort(np.argsort(place)) < self.winners
+        return np.asarray(top / top.sum())
+
+
+@dataclass(frozen=True)
+class PluralisticLeaderboard:
+    """The uniform lottery over the top agents of a pluralistic ranking.
+
+    Args:
+        winners: how many agents share the lottery. Checkpoints go on until so many are ranked, since those that follow
+            would not change it; the rest of the ranking is by mean place.
+        epsilon: of alpha = 1/2 + 4 epsilon, beta = 1/4 + 2 epsilon and the threshold beta - epsilon.
+        seed: of the permutation that breaks ties.
+    """
+
+    winners: int = 3
+    epsilon: float = EPSILON
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.winners < 1:
+            raise InputError(f"winners is {self.winners}; accepted is 1 or more.")
+        if not 0 <= self.epsilon < 0.125:
+            raise InputError(f"epsilon is {self.epsilon!r}; accepted is 0 or more, below 1/8, where alpha would be 1.")
+
+    def fit(self, stage1: Stage1) -> Leaderboard:
+        """Return the policy; of Stage 1 only the log is used."""
+        log = stage1.log
+        order = np.random.default_rng(self.seed).permutation(log.n_agents)
+        places = inferred_places(log, order)
+        if not len(places):
+            raise InputError("This log has no records, so no context has a ranking; give some.")
+        ranking = pluralistic_ranking(places, order, epsilon=self.epsilon, winners=self.winners)
+        return Leaderboard(log.agents, tuple(log.agents[a] for a in ranking), self.winners)
+
+
+# -- rankings of the contexts -----------------------------------------------------------------------------------------
+
+
+def inferred_places(log: Log, order: Ints) -> Ints:
+    """Return the place of each agent, 0 is best, at each context with a record, (n, K) (Eq. rq3b-rank-completion).
+
+    Args:
+        order: (K,) the permutation that breaks ties, first agent first.
+    """
+    K, asked = log.n_agents, np.flatnonzero(np.diff(log.context_offsets) > 0)
+    verdicts = offsets_of(np.bincount(log.context_of[log.verdicts.record], minlength=log.n_contexts))
+    places, step = np.empty((len(asked), K), np.int16), max(1, _CELLS // (K * K))
+    for start in range(0, len(asked), step):
+        contexts = asked[start : start + step]
+        u = _completed(log, verdicts[contexts], np.diff(verdicts)[contexts])[:, order]
+        # equal scores differ by rounding alone, which must not break the tie
+        ranked = order[np.argsort(-np.round(u, 9), axis=1, kind="stable")]
+        np.put_along_axis(places[start : start + step], ranked, np.arange(K, dtype=np.int16)[None], axis=1)
+    return places
+
+
+def _completed(log: Log, starts: Ints, sizes: Ints) -> Floats:
+    """Return the scores u_x of n contexts, (n, K): least squares on their verdicts, by weight, with the ridge ||u||^2.
+
+    Args:
+        starts, sizes: (n,) the verdicts of context i are starts[i] to starts[i] + sizes[i].
+    """
+    K, n, said = log.n_agents, len(starts), log.verdicts
+    rows, of = runs(starts, sizes), np.repeat(np.arange(n), sizes)
+    j, k = said.j[rows].astype(np.int64), said.k[rows].astype(np.int64)
+    weight = log.records.weights[said.record[rows]]
+    met = np.bincount((of * K + j) * K + k, weight, n * K * K).reshape(n, K, K)
+    met += met.transpose(0, 2, 1).copy()
+    lead = np.bincount(of * K + j, weight * said.z[rows], n * K) - np.bincount(of * K + k, weight * said.z[rows], n * K)
+    system = np.eye(K) * (1 + met.sum(axis=2))[:, :, None] - met
+    return np.asarray(np.linalg.solve(system, lead.reshape(n, K, 1))[:, :, 0])
+
+
+# -- committees -------------------------------------------------------------------------------------------------------
+
+
+def pluralistic_ranking(places: Ints, order: Ints, *, epsilon: float = EPSILON, winners: int | None = None) -> Ints:
+    """Return the agents, best first, (K,).
+
+    Args:
+        places: (n, K) the place of each agent in the ranking of each context, 0 is best.
+        order: (K,) the permutation that breaks ties, first agent first.
+        winners: checkpoints go on until so many agents are ranked; None: all of them.
+    """
+    K = places.shape[1]
+    usual = order[np.argsort(places.sum(axis=0)[order], kind="stable")]
+    ranking: list[int] = []
+    size = 1
+    while len(ranking) < min(winners or K, K) and size <= K:
+        for committee in iterated_rounding(places, order, size, epsilon):
+            ranking += [a for a in usual if a in committee and a not in ranking]
+        size *= 2
+    return np.array(ranking + [a for a in usual if a not in ranking])
+
+
+def iterated_rounding(places: Ints, order: Ints, size: int, epsilon: float) -> Iterator[Ints]:
+    """Yield committees of `size` agents in all, each chosen for the contexts that those before left unsatisfied."""
+    alpha, threshold = 0.5 + 4 * epsilon, 0.25 + epsilon
+    left, share = size, 1 - alpha
+    while left and len(places):
+        seats = min(left, ceil(share * size))
+        committees = committees_of(order, seats)
+        lottery, _ = stable_lottery(outvoted(places, committees))
+        drawn = np.flatnonzero(lottery > _PLAYED)
+        happy = satisfied(places, committees[drawn], lottery[drawn], threshold)
+        best = int(happy.sum(axis=0).argmax())
+        yield committees[drawn[best]]
+        places, left, share = places[~happy[:, best]], left - seats, share * alpha
+
+
+def committees_of(order: Ints, seats: int) -> Ints:
+    """Return all committees, (L, seats), in the order of the permutation."""
+    count = comb(len(order), seats)
+    if count > _MOST_COMMITTEES:
+        raise InputError(
+            f"There are {count:,} committees of {seats} out of {len(order)} agents, and the pluralistic leaderboard "
+            f"lists them all, up to {_MOST_COMMITTEES:,}; ask for fewer winners, or leave out agents."
+        )
+    return np.asarray(order[np.array(list(combinations(range(len(order)), seats)))])
+
+
+def outvoted(places: Ints, committees: Ints) -> Floats:
+    """Return b, (K, L): the share of contexts that prefer each agent to all of each committee."""
+    n, K = places.shape
+    found, step = np.empty((K, len(committees))), max(1, _CELLS // n)
+    for start in range(0, len(committees), step):
+        best = _best_places(places, committees[start : start + step])
+        for a in range(K):
+            found[a, start : start + step] = (places[:, a, None] < best).mean(axis=0)
+    return found
+
+
+def stable_lottery(b: Floats) -> tuple[Floats, float]:
+    """Return the lottery over committees (L,) that no agent is preferred to by many, and by how many at most.
+
+    Eq. rq3b-stable-committee-lp, through HiGHS.
+
+    Args:
+        b: (K, L) the share of contexts that prefer each agent to each committee.
+    """
+    K, L = b.shape
+    found = linprog(
+        np.r_[np.zeros(L), 1.0],
+        A_ub=np.c_[b, -np.ones(K)],
+        b_ub=np.zeros(K),
+        A_eq=np.r_[np.ones(L), 0.0][None],
+        b_eq=[1.0],
+        method="highs",
+    )
+    if found.status != 0:
+        raise ConvergenceError(f"HiGHS could not find a stable lottery: {found.message} Please report it.")
+    return found.x[:L], float(found.fun)
+
+
+def satisfied(places: Ints, committees: Ints, lottery: Floats, threshold: float) -> Bools:
+    """Return (n, L) whether each context likes a committee no less than a share `threshold` of the lottery.
+
+    Args:
+        committees: (L, seats) those in the lottery.
+        lottery: (L,) their probabilities.
+    """
+    best = _best_places(places, committees)
+    weight = np.stack([(best[:, [c]] <= best) @ lottery for c in range(len(committees))], axis=1)
+    return np.asarray(weight >= threshold - _PLAYED)
+
+
+def _best_places(places: Ints, committees: Ints) -> Ints:
+    """Return the best place that a member of each committee has at each context, (n, L)."""
+    best = places[:, committees[:, 0]]
+    for seat in range(1, committees.shape[1]):
+        best = np.minimum(best, places[:, committees[:, seat]])
+    return best
