@@ -103,6 +103,17 @@ def test_votes_with_labels_join_and_context_id(votes, tmp_path):
     assert "left out: 1 rows (label marked 'drop')" in result.output
 
 
+def test_a_typo_among_numbers_and_the_way_out(votes):
+    votes.write_text("model_a,model_b,winner,n\n" + "".join(f"a,b,tie,{i}\n" for i in [*range(19), "12x"]))
+    result = run("check", "votes.csv", "--context", "n")
+    assert result.exit_code == 1
+    assert "column 'n', row 20: found '12x' in a column of numbers." in result.output
+    assert "name the column in --categorical if it holds categories" in " ".join(result.output.split())
+    result = run("check", "votes.csv", "--context", "n", "--categorical", "n")
+    assert result.exit_code == 0
+    assert "20 records at 20 contexts" in result.output
+
+
 def test_rankings_and_scores(votes):
     votes.write_text("id,item,rank\n1,a,1\n1,b,2\n1,c,2\n2,b,1\n2,a,2\n")
     assert "a > b = c" in run("check", "votes.csv", "--ballot", "id", "--agent", "item", "--rank", "rank").output

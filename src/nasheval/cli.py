@@ -105,6 +105,9 @@ def check(
     context: Annotated[str, typer.Option(help="Context columns, with commas.")] = "",
     text: Annotated[str, typer.Option(help="Prompt column; 'none' reads no text.")] = "",
     context_id: Annotated[str, typer.Option(help="Column whose equal values are one context.")] = "",
+    categorical: Annotated[
+        str, typer.Option(help="Context columns, with commas, that hold categories though they look like numbers.")
+    ] = "",
     join: Annotated[str, typer.Option(help="Second file with more columns: FILE:key or FILE:key_here=key_there.")] = "",
     model_a: Annotated[str, typer.Option(help="Votes: column of the agent shown first.")] = "",
     model_b: Annotated[str, typer.Option(help="Votes: column of the agent shown second.")] = "",
@@ -163,7 +166,8 @@ def read_log(given: dict[str, Any], *, on_error: str, quiet: bool = False) -> Fe
 
     kind = given["kind"] if given["kind"] is not Kind.auto else _kind_of(given)
     reader, options = {Kind.votes: _votes, Kind.rankings: _rankings, Kind.scores: _scores}[kind](given)
-    common = {"context": _split(given["context"]), "context_id": given["context_id"], "join": _join(given["join"])}
+    common: dict[str, Any] = {name: _split(given[name]) for name in ("context", "categorical")}
+    common |= {"context_id": given["context_id"], "join": _join(given["join"])}
     named = {name: value for name, value in (common | options).items() if value not in ("", [], None, False)}
     # The counts of skipped rows go to stderr; a command that shows them in its own way keeps that quiet.
     with contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext():

@@ -89,7 +89,7 @@ scraps = st.lists(
         ["model_a", "model_b", "winner", "x", "y", "tie", "model_a,model_b,winner\n", '{"model_a":"x","model_b":"y",',
          '"winner":"tie"}', "\n", "\r\n", ",", "\t", '"', "{", "}", "[", "]", ":", "null", "1e999", "NaN", "\ufeff",
          "\0", "é", "\u2028", "\\ud800", "# ALTERNATIVE NAME 1: x\n", "# ALTERNATIVE NAME 2: y\n", "3: 1,2\n",
-         "1: {1,2}", "12"]
+         "1: {1,2}", "12", "# NUMBER VOTERS: 3\n"]
     )
     | st.text(max_size=4),
     max_size=30,
@@ -321,6 +321,7 @@ def role(*columns):
         {
             "context": st.lists(st.sampled_from(["p", "q", "category_tag", "math"]), max_size=2),
             "text": role("p", "q", "auto"),
+            "categorical": role("p", "q"),
             "on_error": on_error,
             "average_repeats": st.booleans(),
         }
@@ -442,7 +443,11 @@ argument = st.none() | st.integers() | words | st.lists(words | st.integers(), m
 
 
 @examples(30)
-@given(st.dictionaries(st.sampled_from(["context", "agents", "join", "on_error", "labels", "design"]), argument))
+@given(
+    st.dictionaries(
+        st.sampled_from(["context", "categorical", "agents", "join", "on_error", "labels", "design"]), argument
+    )
+)
 def test_any_arguments(here, options):
     survives(read_votes, VOTES, **options)
 

@@ -23,6 +23,7 @@ from nasheval.feedback.readers.grouping import (
     refuse_id_disagreement,
     uniform_text,
 )
+from nasheval.feedback.readers.kinds import refuse_strangers
 from nasheval.feedback.readers.sources import Source
 from nasheval.feedback.readers.values import names_in, numeric_column, raw_values, time_column
 from nasheval.feedback.tables import coded
@@ -36,14 +37,17 @@ class Covariates:
 
     Args:
         context: names of the context columns, as users write them.
+        categorical: those of them that are read as text, whatever they look like.
         tags: those of them that are leaves of the nested category tags, with their paths.
         text: name of the prompt in the contexts, and `text_column` the column it comes from.
         json_text: whether that column holds JSON lists of turns.
         roles: column of each of `ROLES` that is used.
         join: a second table, and `from_join` the columns that come from it.
+        untyped: whether the log is a file that does not say what its columns hold.
     """
 
     context: tuple[str, ...]
+    categorical: frozenset[str]
     tags: dict[str, tuple[str, ...]]
     text: str | None
     text_column: str | None
@@ -51,6 +55,7 @@ class Covariates:
     roles: dict[str, str]
     join: Join | None
     from_join: tuple[str, ...]
+    untyped: bool
 
     @staticmethod
     def resolve(
@@ -60,6 +65,7 @@ class Covariates:
         text: str | None,
         join: Any,
         roles: dict[str, str | None],
+        categorical: Sequence[str] | str | None = None,
         prompt: str | None = None,
         json_text: bool = False,
     ) -> Covariates:
@@ -85,8 +91,10 @@ class Covariates:
                 f"join= brings no column: name those that {joined.source.label} adds with context= or text= "
                 f"({listed(elsewhere)})."
             )
+        own = tuple(name for name in names if name != text)
         return Covariates(
-            context=tuple(name for name in names if name != text),
+            context=own,
+            categorical=_categorical(categorical, own),
             tags={name: tags[name] for name in names if name in tags and name not in source.names},
             text=text,
             text_column=column,
@@ -94,6 +102,7 @@ class Covariates:
             roles=used,
             join=joined,
             from_join=tuple(name for name in wanted if name in elsewhere),
+            untyped=source.untyped,
         )
 
     def columns(self) -> list[str]:
@@ -104,21 +113,22 @@ class Covariates:
         return [*keys, *plain, *([TAGS] if self.tags else [])]
 
     def as_text(self) -> set[str]:
-        """Return the columns that must not be taken for numbers: ids, names and prompts."""
+        """Return the columns that must not be taken for numbers: ids, names, prompts and categories."""
         named = [self.roles.get("context_id"), self.roles.get("voter"), self.text_column]
-        return {name for name in [*named, self.join.left if self.join else None] if name}
+        return {name for name in [*named, self.join.left if self.join else None, *self.categorical] if name}
 
     def contexts(self, checks: RowChecks, table: pa.Table) -> pa.Table:
         """Return the context columns and the prompt, one row for each row of the log."""
         found: dict[str, pa.ChunkedArray] = {}
         other = None
         if self.join and self.from_join:
-            other = joined_columns(checks, self.join, table, list(self.from_join))
+            other = joined_columns(checks, self.join, table, list(self.from_join), text=self.categorical)
         for name in self.context:
             if name in self.tags:
-                found[name] = tag_column(table[TAGS], self.tags[name])
+                column = tag_column(table[TAGS], self.tags[name])
             else:
-                found[name] = other[name] if other is not None and name in self.from_join else table[name]
+                column = other[name] if other is not None and name in self.from_join else table[name]
+            found[name] = self._settled(checks, column, name)
         if self.text and self.text_column:
             raw = other if other is not None and self.text_column in self.from_join else table
             found[self.text] = self._prompts(checks, raw[self.text_column])
@@ -127,6 +137,15 @@ class Covariates:
         if ids := self.roles.get("context_id"):
             refuse_id_disagreement(checks, contexts, names_in(table, ids, checks.source), ids)
         return contexts
+
+    def _settled(self, checks: RowChecks, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+        """Return a context column as what it holds: categories, or what a file without types shows it to be."""
+        if name in self.categorical:
+            return _as_categories(column, name, checks.source)
+        joined = self.join.source if self.join and name in self.from_join else None
+        if not (joined.untyped if joined else self.untyped):
+            return column
+        return refuse_strangers(checks, column, name, origin=joined.label if joined else "")
 
     def _prompts(self, checks: RowChecks, column: pa.ChunkedArray) -> pa.ChunkedArray:
         said, bad = (first_of_json_lists if self.json_text else prompts)(column)
@@ -170,3 +189,19 @@ class Covariates:
         if self.join:
             parts["join"] = f"{self.join.left} = {self.join.right} of {self.join.source.label}"
         return {role: name for role, name in parts.items() if name}
+
+
+def _categorical(given: Sequence[str] | str | None, context: tuple[str, ...]) -> frozenset[str]:
+    names = [given] if isinstance(given, str) else several(given or (), "categorical")
+    for name in names:
+        if name not in context:
+            raise InputError(
+                f"categorical names {name!r}, which is no context column; accepted are those of context=, "
+                f"{listed(context)}."
+            )
+    return frozenset(names)
+
+
+def _as_categories(column: pa.ChunkedArray, name: str, source: str) -> pa.ChunkedArray:
+    texts = names_in(pa.table({name: column}), name, source)
+    return pa.chunked_array([texts.dictionary.take(texts.indices)])

@@ -42,6 +42,7 @@ def read_rankings(
     context: Sequence[str] | str | None = None,
     text: str | None = None,
     context_id: str | None = None,
+    categorical: Sequence[str] | str | None = None,
     voter: str | None = None,
     time: str | None = None,
     propensity: str | None = None,
@@ -61,7 +62,8 @@ def read_rankings(
     Args:
         source: a path or a table, as in `read_votes`.
         ballot: column or columns that tell ballots apart.
-        context, text, context_id, voter, time, propensity, weight, join: as in `read_votes`; constant on a ballot.
+        context, text, context_id, categorical, voter, time, propensity, weight, join: as in `read_votes`; constant on
+            a ballot.
         unranked: in PrefLib files, agents that a voter left out stand "last", their order unknown, or are "absent".
         on_error: "raise", or "skip" to leave out ballots with a bad row and print how many rows are bad.
     """
@@ -75,6 +77,7 @@ def read_rankings(
         context=context,
         text=text,
         join=join,
+        categorical=categorical,
         roles={"context_id": context_id, "voter": voter, "time": time, "propensity": propensity, "weight": weight},
     )
     table = opened.read([*shape.ballot, *shape.columns, *beside.columns()], text=shape.names | beside.as_text())
@@ -83,7 +86,7 @@ def read_rankings(
 
 
 def _refuse_columns(given: dict[str, Any]) -> None:
-    for name in ("ballot", "agent", "rank", "agents", "order", "context", "text", "join", *ROLES):
+    for name in ("ballot", "agent", "rank", "agents", "order", "context", "text", "categorical", "join", *ROLES):
         if given[name]:
             raise InputError(f"A PrefLib file has no columns, so {name}= cannot be used with it; leave it out.")
 

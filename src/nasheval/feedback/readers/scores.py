@@ -34,6 +34,7 @@ def read_scores(
     context: Sequence[str] | str | None = None,
     text: str | None = None,
     context_id: str | None = None,
+    categorical: Sequence[str] | str | None = None,
     pairs_per_context: int | None = None,
     form: Literal["duels", "rankings"] = "duels",
     tolerance: float = 0.0,
@@ -49,7 +50,7 @@ def read_scores(
         source: a path or a table, as in `read_votes`.
         agents: score columns; or {agent: [column of run 1, column of run 2, ...]}, whose runs become repeated records
             that share one unit of weight.
-        context, text, context_id, join: as in `read_votes`.
+        context, text, context_id, categorical, join: as in `read_votes`.
         pairs_per_context: draw this many pairs a prompt at random, without replacement; each pair then has the known
             inclusion probability pairs_per_context / (number of pairs). None: all pairs.
         form: "duels", or "rankings": one weak ranking of all agents a prompt.
@@ -67,7 +68,9 @@ def read_scores(
     for name in [name for runs in columns.values() for name in runs]:
         need_columns({"agents": name}, opened.names, opened.label)
     chosen = _pairs_wanted(pairs_per_context, len(names), form)
-    beside = Covariates.resolve(opened, context=context, text=text, join=join, roles={"context_id": context_id})
+    beside = Covariates.resolve(
+        opened, context=context, text=text, join=join, roles={"context_id": context_id}, categorical=categorical
+    )
     flat = [name for runs in columns.values() for name in runs]
     table = opened.read([*flat, *beside.columns()], text=beside.as_text())
     checks = RowChecks(opened.label, table.num_rows, on_error)

@@ -31,11 +31,13 @@ class Source:
         label: how messages call it.
         schema: names and types, types as far as known before reading.
         fetch: (columns, text columns) -> Table; text columns are never taken for numbers.
+        untyped: whether the file does not say what a column holds, as CSV does not.
     """
 
     label: str
     schema: pa.Schema
     fetch: Callable[[list[str], set[str]], pa.Table]
+    untyped: bool = False
 
     @property
     def names(self) -> list[str]:
@@ -145,7 +147,7 @@ def _open_files(path: str) -> Source:
                 fix="give the column the same type in every file",
             ) from None
 
-    return Source(path, first.schema, fetch)
+    return Source(path, first.schema, fetch, untyped=any(one.untyped for one in opened))
 
 
 def _files(path: str) -> list[Path]:
@@ -224,7 +226,8 @@ def _arrow(file: Path) -> Source:
 
 def _csv(file: Path) -> Source:
     names, fetch = open_csv(file, delimiter="\t" if ".tsv" in _suffix(file) else ",")
-    return Source(str(file), _unique(pa.schema([(name, pa.null()) for name in names]), file), fetch)
+    schema = _unique(pa.schema([(name, pa.null()) for name in names]), file)
+    return Source(str(file), schema, fetch, untyped=True)
 
 
 def _json(file: Path) -> Source:

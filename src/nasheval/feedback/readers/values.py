@@ -12,7 +12,7 @@ from nasheval.feedback.readers.checks import COUNTED, RowChecks, short, shown_va
 from nasheval.feedback.tables import coded, is_text
 
 _TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6}
-_NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 
 def to_numbers(column: pa.ChunkedArray) -> tuple[Floats, Bools]:
@@ -21,7 +21,7 @@ def to_numbers(column: pa.ChunkedArray) -> tuple[Floats, Bools]:
         column = column.cast(column.type.value_type)
     if is_text(column.type):
         column = column.cast(pa.large_string())
-        looks = pc.fill_null(pc.match_substring_regex(column, _NUMBER), False)
+        looks = pc.fill_null(pc.match_substring_regex(column, NUMBER), False)
         trimmed = pc.utf8_trim_whitespace(pc.if_else(looks, column, None))
         column = pc.cast(pc.replace_substring_regex(trimmed, r"^\+", ""), pa.float64())
     elif pa.types.is_boolean(column.type) or not _numeric(column.type):

@@ -29,6 +29,7 @@ def read_votes(
     context: Sequence[str] | str | None = None,
     text: str | None = "auto",
     context_id: str | None = None,
+    categorical: Sequence[str] | str | None = None,
     model_a: str | None = None,
     model_b: str | None = None,
     winner: str | None = None,
@@ -58,6 +59,9 @@ def read_votes(
             go by their own names ("math", "if").
         text: the prompt column; "auto": the first user turn in an Arena file, else none; None: no text.
         context_id: the column whose equal values are one context.
+        categorical: context columns that hold categories, whatever they look like: codes, or numbers with a few words.
+            In a CSV file, which has no types, a column of which 90% or more are numbers is else taken for numbers, and
+            what is none of them for an error.
         model_a, model_b, winner: columns of the two agents as shown, and of the label.
         labels: what each label means: {"1": "a", "2": "b", "3": "tie", "-1": "drop"}, or "both_bad".
         voter, time, propensity, weight: columns, where there are any.
@@ -75,6 +79,7 @@ def read_votes(
         context=_usual_context(schema, opened) if context is None else context,
         text=("prompt" if schema.prompt else None) if text == "auto" else text,
         join=join,
+        categorical=categorical,
         roles={
             "context_id": context_id,
             "voter": voter or _if_there(schema.voter, opened),
