@@ -1,0 +1,242 @@
+"""How policies do over a group of contexts: against each other, and against each single agent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nasheval.arrays import Floats, Ints
+from nasheval.payoff.clusters import FEW, Cluster, Moments, group_moments
+from nasheval.payoff.intervals import critical_value, half_widths, known_means
+from nasheval.payoff.pseudo import PseudoOutcomes
+from nasheval.scoring.contrasts import Contrasts, against_agents, head_to_head, responses
+
+
+@dataclass(frozen=True, eq=False)
+class Contest:
+    """Values of P policies over a group of contexts, with intervals that hold together.
+
+    `value[a, b]` estimates E[pi_a' A pi_b], what policy a wins against policy b (Eq. eval-game-value); it is
+    antisymmetric. `against[p, j]` estimates E[e_j' A pi_p], what agent j, playing alone everywhere, wins against p.
+    Intervals of `value` hold for all pairs of policies together, those of `against` for all agents against one policy;
+    in contests by group, for all groups too. They rest on Student's t where few contexts (or voters) bear on a value,
+    are [-1, 1] where fewer than two effective ones do, and are widened by what pairs that no menu holds could add.
+
+    Args:
+        name: of the group.
+        policies: P names.
+        agents: K names.
+        n_contexts: contexts of the group that have a pseudo-outcome.
+        n_clusters: clusters that the errors rest on.
+        cluster: by what.
+        value, error, lower, upper: (P, P); an infinite error says that the votes cannot tell.
+        effective: (P, P) effective number (Kish) of clusters whose verdicts bear on the value.
+        untold: (P, P) how far pairs that no menu holds could move the value.
+        against, against_error, against_lower, against_upper: (P, K).
+    """
+
+    name: str
+    policies: tuple[str, ...]
+    agents: tuple[str, ...]
+    n_contexts: int
+    n_clusters: int
+    cluster: Cluster
+    value: Floats
+    error: Floats
+    lower: Floats
+    upper: Floats
+    effective: Floats
+    untold: Floats
+    against: Floats
+    against_error: Floats
+    against_lower: Floats
+    against_upper: Floats
+
+    @property
+    def worst_opponent(self) -> tuple[str, ...]:
+        """(P,) the agent that does best against each policy."""
+        return tuple(self.agents[j] for j in self.against.argmax(axis=1))
+
+    @property
+    def worst(self) -> Floats:
+        """(P,) what that agent wins, max_j E[e_j' A pi]: an estimate of a lower bound on exploitability.
+
+        A largest estimate errs upwards; its interval does not. It is below 0 where a policy beats every single agent.
+        Exploitability lets the opponent see the context and is at least this, and at least 0. The maximal lottery of
+        the mean payoffs brings this to 0 by construction, however badly it serves single contexts, so a low value is no
+        proof of a good policy: between policies, `value` decides.
+        """
+        return np.asarray(self.against.max(axis=1))
+
+    @property
+    def worst_lower(self) -> Floats:
+        """(P,) lower ends of the intervals of `worst`: the policy's exploitability is above that."""
+        return np.asarray(self.against_lower.max(axis=1))
+
+    @property
+    def worst_upper(self) -> Floats:
+        """(P,) upper ends of the intervals of `worst`; exploitability has no such bound."""
+        return np.asarray(self.against_upper.max(axis=1))
+
+    def notes(self) -> Iterator[str]:
+        """Say what a reader should know before trusting the intervals."""
+        if self.n_clusters < FEW:
+            yield f"{self.n_clusters} clusters (by {self.cluster}): standard errors are rough below {FEW}."
+        if self.cluster == "voter":
+            yield "Few contexts: they are taken as fixed, with voters as clusters."
+        a, b = np.triu_indices(len(self.policies), 1)
+        for p, q in zip(a, b, strict=True):
+            if self.effective[p, q] < FEW and self.error[p, q] > 0:
+                yield (
+                    f"{self.policies[p]} against {self.policies[q]} rests on {self.effective[p, q]:.1f} effective "
+                    f"clusters (by {self.cluster}): they agree nearly everywhere, or few verdicts tell them apart."
+                )
+        if self.untold.max(initial=0.0) > 0:
+            yield (
+                f"Some policies play agents against each other that this log never compares; intervals are up to "
+                f"{self.untold.max():.3f} wider on either side for it."
+            )
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON; an infinite error is None."""
+        plain = {
+            name: _plain(getattr(self, name))
+            for name in ("value", "error", "lower", "upper", "effective", "untold", "against", "against_error",
+                         "against_lower", "against_upper", "worst", "worst_lower", "worst_upper")
+        }  # fmt: skip
+        return {
+            "group": self.name,
+            "contexts": self.n_contexts,
+            "clusters": self.n_clusters,
+            "cluster": self.cluster,
+            **plain,
+            "worst_opponent": list(self.worst_opponent),
+        }
+
+
+def _plain(values: Floats) -> list[Any]:
+    return [_plain(row) if np.ndim(row) else float(row) if np.isfinite(row) else None for row in values]
+
+
+@dataclass(frozen=True)
+class Inference:
+    """How intervals are made.
+
+    Args:
+        cluster: as in `group_payoff`.
+        confidence: of intervals that hold together.
+        seed: of the draws that critical values come from.
+    """
+
+    cluster: Cluster | None = None
+    confidence: float = 0.95
+    seed: int = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Arena:
+    """The log and the lotteries, ready to be scored over any groups of contexts.
+
+    Args:
+        pseudo: Gamma of the log.
+        policies: P names.
+        lotteries: (P, n_contexts, K), agents as in the log.
+        response: (P, n_contexts, K) plug-in payoffs of the agents against the policies.
+    """
+
+    pseudo: PseudoOutcomes
+    policies: tuple[str, ...]
+    lotteries: Floats
+    response: Floats
+
+    @staticmethod
+    def of(pseudo: PseudoOutcomes, policies: Sequence[str], lotteries: Floats) -> Arena:
+        """Predict once what every value needs."""
+        return Arena(pseudo, tuple(policies), lotteries, responses(pseudo, lotteries))
+
+    def contests(self, code: Ints, names: Sequence[str], how: Inference) -> list[Contest]:
+        """Return the contest of each group of contexts, their intervals holding for all groups together.
+
+        Args:
+            code: (n_contexts,) the group of each context, -1 for none.
+            names: of the groups.
+        """
+
+        def over(values: Contrasts) -> list[_Means]:
+            return _means(values, code, len(names), how)
+
+        single = [over(against_agents(self.pseudo, *both)) for both in zip(self.lotteries, self.response, strict=True)]
+        pairs = (
+            over(head_to_head(self.pseudo, self.lotteries, self.response))
+            if len(self.policies) > 1
+            else [_nothing(one) for one in single[0]]
+        )
+        return [self._contest(name, pairs[g], [one[g] for one in single]) for g, name in enumerate(names)]
+
+    def _contest(self, name: str, pairs: _Means, single: list[_Means]) -> Contest:
+        P, moments = len(self.policies), pairs.moments
+        stacked = {
+            part: np.stack([getattr(one, part) for one in single]) for part in ("mean", "error", "lower", "upper")
+        }
+        return Contest(
+            name=name,
+            policies=self.policies,
+            agents=self.pseudo.fit.log.agents,
+            n_contexts=moments.n_contexts,
+            n_clusters=moments.n_clusters,
+            cluster=moments.cluster,
+            value=_matrix(P, pairs.mean, -pairs.mean),
+            error=_matrix(P, pairs.error, pairs.error),
+            lower=_matrix(P, pairs.lower, -pairs.upper),
+            upper=_matrix(P, pairs.upper, -pairs.lower),
+            effective=_matrix(P, moments.freedom + 1, moments.freedom + 1),
+            untold=_matrix(P, pairs.untold, pairs.untold),
+            against=stacked["mean"],
+            against_error=stacked["error"],
+            against_lower=stacked["lower"],
+            against_upper=stacked["upper"],
+        )
+
+
+@dataclass(frozen=True, eq=False)
+class _Means:
+    """Means of C values over one group, with errors and simultaneous intervals, (C,) each."""
+
+    moments: Moments
+    mean: Floats
+    error: Floats
+    lower: Floats
+    upper: Floats
+    untold: Floats
+
+
+def _means(values: Contrasts, code: Ints, n_groups: int, how: Inference) -> list[_Means]:
+    family = group_moments(values, code, n_groups, how.cluster)
+    c = critical_value(family, how.confidence, how.seed)
+    found = []
+    for g, moments in enumerate(family):
+        inside = values.used & (code == g)
+        nothing = ~values.apart[inside].any(axis=0)
+        untold = np.zeros(values.n_pairs) if values.untold is None else values.untold[inside].mean(axis=0)
+        half = np.where(nothing, 0.0, half_widths(moments, c)) + untold
+        error = np.where(nothing, 0.0, np.where(known_means(moments), moments.error, np.inf))
+        mean = np.where(nothing, 0.0, moments.mean)
+        low, high = (np.clip(mean + side, -1, 1) for side in (-half, half))
+        found.append(_Means(moments, mean, error, low, high, untold))
+    return found
+
+
+def _nothing(one: _Means) -> _Means:
+    """Return the means of no values, over the same group."""
+    none = np.zeros(0)
+    moments = replace(one.moments, mean=none, covariance=np.zeros((0, 0)), freedom=none, votes=none)
+    return _Means(moments, none, none, none, none, none)
+
+
+def _matrix(size: int, upper: Floats, lower: Floats) -> Floats:
+    found, (a, b) = np.zeros((size, size)), np.triu_indices(size, 1)
+    found[a, b], found[b, a] = upper + 0.0, lower + 0.0  # no negative zeros
+    return found

@@ -1,0 +1,155 @@
+"""What policies are worth against each other and against single agents, as pseudo-outcomes.
+
+The value of lottery a against lottery b is a(x)' A(x) b(x), the sum over pairs j < k of W_jk(x) A_jk(x) with weights
+W_jk = a_j b_k - a_k b_j that depend on the context alone. So sum W_jk Gamma_jk is the pseudo-outcome of that value: its
+plug-in part is sum W_jk f_jk(mu), and its derivative in mu^m_jk is W_jk df/du. Means, clusters and covariances are then
+those of `nasheval.payoff`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nasheval.arrays import Bools, Floats, Ints
+from nasheval.payoff.pseudo import PseudoOutcomes
+
+_CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
+_SAME = 1e-12  # lotteries that differ by no more than rounding are the same
+
+
+@dataclass(frozen=True, eq=False)
+class Contrasts(PseudoOutcomes):
+    """Pseudo-outcomes of C values, each a weighted sum of payoffs; verdicts that weigh nothing in a value are left out.
+
+    `pair` is the number of the value, and `slope` the weight of the pair times df/du.
+
+    Args:
+        surface: (n_contexts, C) the plug-in values out of fold.
+        apart: (n_contexts, C) whether the two lotteries differ; where they never do, the value is 0 and known.
+        untold: (n_contexts, C) sum of |W_jk| over the pairs that no menu holds, whose payoff may be anything from -1 to
+            1; None where menus hold all pairs.
+    """
+
+    surface: Floats
+    apart: Bools
+    untold: Floats | None
+
+    @property
+    def n_pairs(self) -> int:
+        """Number of values C."""
+        return int(self.surface.shape[1])
+
+    @cached_property
+    def _kept(self) -> Floats:
+        return self.surface
+
+
+def responses(pseudo: PseudoOutcomes, lotteries: Floats) -> Floats:
+    """Return (P, n_contexts, K) the plug-in payoff of each agent against each policy, f(mu(x)) pi(x), out of fold.
+
+    Args:
+        lotteries: (P, n_contexts, K).
+    """
+    K = lotteries.shape[2]
+    found, (j, k) = np.zeros(lotteries.shape), np.triu_indices(K, 1)
+    for contexts, values in pseudo.plugin_chunks():
+        A = np.zeros((len(contexts), K, K))
+        A[:, j, k], A[:, k, j] = values, -values
+        found[:, contexts] = (A @ lotteries[:, contexts].transpose(1, 2, 0)).transpose(2, 0, 1)
+    return found
+
+
+def head_to_head(pseudo: PseudoOutcomes, lotteries: Floats, response: Floats) -> Contrasts:
+    """Return the values of each pair of policies a < b, in the order of `pair_index`.
+
+    Args:
+        lotteries, response: (P, n_contexts, K), the second from `responses`.
+    """
+    a, b = np.triu_indices(len(lotteries), 1)
+    first, second = _of_verdicts(pseudo, lotteries)
+    weight = (first[a] * second[b] - second[a] * first[b]).T
+    rows, value = np.nonzero(weight)
+    surface = np.stack([(lotteries[p] * response[q]).sum(axis=1) for p, q in zip(a, b, strict=True)], axis=1)
+    apart = np.stack([np.abs(lotteries[p] - lotteries[q]).max(axis=1) for p, q in zip(a, b, strict=True)], axis=1)
+    untold = _untold(pseudo, lotteries, a, b)
+    return _contrasts(pseudo, rows, value, weight[rows, value], surface, apart > _SAME, untold)
+
+
+def against_agents(pseudo: PseudoOutcomes, lottery: Floats, response: Floats) -> Contrasts:
+    """Return the values of each agent, playing alone everywhere, against one policy: e_j' A(x) pi(x).
+
+    Args:
+        lottery, response: (n_contexts, K), the second from `responses`.
+    """
+    j, k = _agents_of(pseudo)
+    first, second = _of_verdicts(pseudo, lottery[None])
+    rows, value = np.repeat(np.arange(len(j)), 2), np.stack([j, k], axis=1).ravel()
+    weight = np.concatenate([second, -first]).T.ravel()
+    bears = weight != 0
+    never = _never(pseudo, lottery.shape[1])
+    untold = lottery @ never if never.any() else None
+    return _contrasts(pseudo, rows[bears], value[bears], weight[bears], response, 1 - lottery > _SAME, untold)
+
+
+def _contrasts(
+    pseudo: PseudoOutcomes,
+    rows: Ints,
+    value: Ints,
+    weight: Floats,
+    surface: Floats,
+    apart: Bools,
+    untold: Floats | None,
+) -> Contrasts:
+    """Return values whose verdicts are some rows of the log's, (v,), each with its value and weight."""
+    return Contrasts(
+        fit=pseudo.fit,
+        aggregation=pseudo.aggregation,
+        context=pseudo.context[rows],
+        record=pseudo.record[rows],
+        pair=value.astype(np.int32),
+        residual=pseudo.residual[rows],
+        slope=pseudo.slope[rows] * weight,
+        spread=pseudo.spread[rows],
+        share=pseudo.share[rows],
+        used=pseudo.used,
+        surface=surface,
+        apart=apart,
+        untold=untold,
+    )
+
+
+def _agents_of(pseudo: PseudoOutcomes) -> tuple[Ints, Ints]:
+    """Return the agents j < k of each verdict, (v,) each."""
+    j, k = np.triu_indices(pseudo.fit.log.n_agents, 1)
+    return j[pseudo.pair], k[pseudo.pair]
+
+
+def _of_verdicts(pseudo: PseudoOutcomes, lotteries: Floats) -> tuple[Floats, Floats]:
+    """Return the chances, (P, v) each, that the policies give to the agents j and k of each verdict."""
+    j, k = _agents_of(pseudo)
+    return lotteries[:, pseudo.context, j], lotteries[:, pseudo.context, k]
+
+
+def _never(pseudo: PseudoOutcomes, n_agents: int) -> Bools:
+    """Return (K, K) which pairs no menu holds."""
+    found, (j, k) = np.zeros((n_agents, n_agents), bool), np.triu_indices(n_agents, 1)
+    found[j, k] = found[k, j] = ~pseudo.aggregation.covered
+    return found
+
+
+def _untold(pseudo: PseudoOutcomes, lotteries: Floats, a: Ints, b: Ints) -> Floats | None:
+    """Return (n_contexts, len(a)) the sum of |W_jk| over pairs that no menu holds, in chunks of contexts."""
+    j, k = np.nonzero(np.triu(_never(pseudo, lotteries.shape[2])))
+    if not len(j):
+        return None
+    found = np.empty((lotteries.shape[1], len(a)))
+    step = max(1, _CELLS // len(j))
+    for start in range(0, len(found), step):
+        first, second = lotteries[:, start : start + step, j], lotteries[:, start : start + step, k]
+        for column, (p, q) in enumerate(zip(a, b, strict=True)):
+            weight = first[p] * second[q] - second[p] * first[q]
+            found[start : start + step, column] = np.abs(weight).sum(axis=1)
+    return found

@@ -1,0 +1,163 @@
+"""`evaluate`: which of several policies to take, decided on a held-out log."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nasheval.arrays import Floats
+from nasheval.contexts.encoder import ContextEncoder
+from nasheval.errors import InputError
+from nasheval.feedback.base import Log
+from nasheval.nuisance.learners import Advance, Effort
+from nasheval.payoff.aggregators import Aggregator
+from nasheval.payoff.clusters import Cluster
+from nasheval.payoff.inference import context_groups
+from nasheval.payoff.intervals import checked_level
+from nasheval.payoff.pseudo import PseudoOutcomes
+from nasheval.payoff.stage1 import Stage1, fit_stage1
+from nasheval.policy.base import Policy, PolicyLearner
+from nasheval.scoring.heldout import Evaluation, score
+from nasheval.scoring.spending import Costs, costs_of
+
+
+def evaluate(
+    policies: Mapping[str, Policy | PolicyLearner],
+    test: Log,
+    *,
+    train: Log | Stage1 | None = None,
+    by: str | None = None,
+    costs: Costs | None = None,
+    outcome: Any = "voters",
+    propensity: Any = "auto",
+    aggregator: Aggregator | None = None,
+    folds: int = 5,
+    encoder: ContextEncoder | None = None,
+    cluster: Cluster | None = None,
+    confidence: float = 0.95,
+    seed: int = 0,
+    n_jobs: int = 1,
+    device: str = "cpu",
+    verbose: bool = True,
+) -> Evaluation:
+    """Compare policies on a log that none of them has seen, by doubly robust head-to-head values with intervals.
+
+    The payoff is that of the test log's menus. Under design "inclusion" every context counts, under "draws" those with
+    a record do. `Evaluation.best` and `verdict` rest on head-to-head values: the worst single opponent only bounds
+    exploitability from below, and the maximal lottery of the mean payoffs makes that bound 0 by construction.
+
+    Args:
+        policies: by name; unfitted ones are fitted on `train`. Their agents are found in the log by name, in any order;
+            agents of the log that a policy does not know get nothing from it.
+        test: the held-out log, on which the nuisances of the evaluation are cross-fitted.
+        train: the log to fit on, or its Stage 1; all unfitted policies share one Stage 1.
+        by: a context column; the policies are compared within each of its values too.
+        costs: {agent: cost}, or {agent: context column that holds it}, in your units.
+        outcome, propensity, aggregator, folds, encoder: of the nuisances, as in `fit_stage1`, for `test` and `train`.
+        cluster: "context", "voter" (contexts fixed) or "both"; None: "both" with 20 voters or more, "voter" with those
+            and fewer than 20 contexts, "context" otherwise.
+        confidence: of the intervals.
+        seed: of everything that is drawn.
+        n_jobs: threads or processes of the nuisances.
+        verbose: show a progress bar, where there is a terminal.
+    """
+    _check(policies, test, train)
+    checked_level(confidence)
+    if by is not None:
+        context_groups(test, by, np.ones(test.n_contexts, bool))  # say what is wrong before an hour of fitting
+    if costs is not None:
+        costs_of(test, costs)
+    given = {"outcome": outcome, "propensity": propensity, "aggregator": aggregator, "encoder": encoder}
+    fits = 1 + (isinstance(train, Log) and not all(isinstance(policy, Policy) for policy in policies.values()))
+    with _progress(verbose, fits) as advance:
+        work = _Work(given, folds, Effort(seed, n_jobs, device, advance))
+        fitted = work.fitted(policies, train)
+        lotteries = {name: lotteries_of(name, policy, test) for name, policy in fitted.items()}
+        pseudo = work.pseudo(test)
+    return score(pseudo, lotteries, by=by, costs=costs, cluster=cluster, confidence=confidence, seed=seed)
+
+
+def _check(policies: Mapping[str, Any], test: Log, train: Log | Stage1 | None) -> None:
+    if not isinstance(policies, Mapping) or not policies:
+        raise InputError(f"policies is {policies!r}; accepted is a mapping of names to at least one policy.")
+    for name, policy in policies.items():
+        if not isinstance(policy, Policy | PolicyLearner):
+            raise InputError(
+                f"The policy {name!r} is {policy!r}; accepted is something with agents and predict_proba, or unfitted, "
+                f"with fit."
+            )
+    unfitted = [name for name, policy in policies.items() if not isinstance(policy, Policy)]
+    if unfitted and train is None:
+        raise InputError(f"{', '.join(unfitted)}: not fitted, and train is None; give the log to fit on (train=...).")
+    if test is (train.log if isinstance(train, Stage1) else train):
+        raise InputError("train and test are the same log; split it first: train, test = log.split(0.8).")
+    if not test.n_records:
+        raise InputError("test has no records, so it says nothing about any policy; give a log with some.")
+
+
+@dataclass(frozen=True)
+class _Work:
+    """Fits what is missing.
+
+    Args:
+        given: what `fit_stage1` takes.
+        folds: of the cross-fitting, fewer where there are fewer contexts.
+        effort: how hard.
+    """
+
+    given: Mapping[str, Any]
+    folds: int
+    effort: Effort
+
+    def stage1(self, log: Log, **more: Any) -> Stage1:
+        folds = min(self.folds, log.n_contexts)
+        return fit_stage1(log, folds=folds, effort=self.effort, **self.given, **more)
+
+    def pseudo(self, log: Log) -> PseudoOutcomes:
+        return self.stage1(log, second_stage="none").pseudo
+
+    def fitted(self, policies: Mapping[str, Any], train: Log | Stage1 | None) -> dict[str, Policy]:
+        if all(isinstance(policy, Policy) for policy in policies.values()):
+            return dict(policies)
+        stage1 = self.stage1(train) if isinstance(train, Log) else train
+        return {name: policy if isinstance(policy, Policy) else policy.fit(stage1) for name, policy in policies.items()}
+
+
+def lotteries_of(name: str, policy: Policy, log: Log) -> Floats:
+    """Return a policy's lotteries at the contexts of a log, (n_contexts, K), agents as in the log."""
+    strangers = [agent for agent in policy.agents if agent not in log.agents]
+    if strangers:
+        raise InputError(
+            f"The policy {name!r} plays {', '.join(map(repr, strangers))}, which the test log never names; its agents "
+            f"are {', '.join(log.agents)}. Fit the policy on those, or test where all its agents occur."
+        )
+    played = np.asarray(policy.predict_proba(log.contexts), np.float64)
+    if played.shape != (log.n_contexts, len(policy.agents)):
+        raise InputError(
+            f"The policy {name!r} gave lotteries of shape {played.shape} at {log.n_contexts} contexts for "
+            f"{len(policy.agents)} agents; accepted is ({log.n_contexts}, {len(policy.agents)})."
+        )
+    if not (np.abs(played.sum(axis=1) - 1) <= 1e-6).all() or (played < -1e-9).any():
+        raise InputError(f"The policy {name!r} gave lotteries with negative chances or that do not sum to 1.")
+    found = np.zeros((log.n_contexts, log.n_agents))
+    found[:, [log.agents.index(agent) for agent in policy.agents]] = np.maximum(played, 0)
+    return np.asarray(found / found.sum(axis=1, keepdims=True))
+
+
+@contextmanager
+def _progress(verbose: bool, fits: int) -> Iterator[Advance]:
+    """Show a bar over some fits of Stage 1, where there is a terminal."""
+    if not verbose or not sys.stderr.isatty():
+        yield lambda share: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("Fitting nuisances", total=float(fits))
+        yield lambda share: bar.advance(task, share)
