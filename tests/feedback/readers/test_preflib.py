@@ -17,7 +17,7 @@ HEADER = """\
 # TITLE: Dublin North
 # DATA TYPE: {0}
 # NUMBER ALTERNATIVES: 4
-# NUMBER VOTERS: 6
+# NUMBER VOTERS: {1}
 # ALTERNATIVE NAME 1: Ann
 # ALTERNATIVE NAME 2: Bob, the builder
 # ALTERNATIVE NAME 3: Cy: also
@@ -29,7 +29,9 @@ BODIES = {"soc": "3: 1,2,3,4\n2: 4,3,2,1\n", "soi": "3: 1,2\n2: 4,3,1\n1: 2\n",
 
 
 def read(here, kind, body=None, **options):
-    (here / f"votes.{kind}").write_text(HEADER.format(kind) + (BODIES[kind] if body is None else body))
+    body = BODIES[kind] if body is None else body
+    voters = sum(int(line.partition(":")[0]) for line in body.splitlines())
+    (here / f"votes.{kind}").write_text(HEADER.format(kind, voters) + body)
     return read_rankings(f"votes.{kind}", **options)
 
 
@@ -141,7 +143,7 @@ def test_an_alternative_without_a_name_goes_by_its_number(here):
 @pytest.mark.parametrize(
     "name",
     ["ballot", "agent", "rank", "agents", "order", "context", "text", "context_id", "voter", "time", "propensity",
-     "weight", "join"],
+     "weight", "join", "categorical"],
 )  # fmt: skip
 def test_columns_cannot_be_named(here, name):
     with pytest.raises(InputError, match=f"A PrefLib file has no columns, so {name}= cannot be used with it"):
@@ -155,3 +157,52 @@ def test_unranked_is_last_or_absent(here):
 
 def test_the_design_may_be_given(here):
     assert read(here, "soc", design="inclusion").design == "inclusion"
+
+
+WHOLE = (
+    "# NUMBER ALTERNATIVES: 3\n# NUMBER VOTERS: 4\n# number unique orders : 2 \n# ALTERNATIVE NAME 1: x\n"
+    "# ALTERNATIVE NAME 2: y\n# ALTERNATIVE NAME 3: z\n3: 1,{2,3}\n1: 2,1,3\n"
+)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "said"),
+    [
+        ("1: 2,1,3\n", "", "'# NUMBER VOTERS' says 4, but the file holds 3"),
+        ("1: 2,1,3\n", "1: 1,{3,2}\n", "'# NUMBER UNIQUE ORDERS' says 2, but the file holds 1"),
+        ("VOTERS: 4", "VOTERS: 1234", "'# NUMBER VOTERS' says 1,234, but the file holds 4"),
+        ("ALTERNATIVES: 3", "ALTERNATIVES: 4", "'# NUMBER ALTERNATIVES' says 4, but the file holds 3"),
+    ],
+)
+def test_a_file_that_holds_other_than_its_header_says(here, old, new, said):
+    (here / "e.toc").write_text(WHOLE)
+    assert read_rankings("e.toc").n_records == 4
+    (here / "e.toc").write_text(WHOLE.replace(old, new))
+    with pytest.raises(ReadError) as error:
+        read_rankings("e.toc")
+    assert str(error.value) == (
+        f"e.toc: {said}.\n  Accepted: a whole file, which holds as many as its header says.\n"
+        "  To do: download the file again, or correct the header."
+    )
+
+
+@pytest.mark.parametrize("said", ["", "many", "-4", "4.0", "4" * 13])
+def test_a_header_that_counts_in_no_numbers(here, said):
+    (here / "e.toc").write_text(WHOLE.replace("VOTERS: 4", f"VOTERS: {said}"))
+    with pytest.raises(ReadError) as error:
+        read_rankings("e.toc")
+    assert str(error.value) == (
+        f"e.toc, line 2: the count {said!r} is no whole number.\n  Accepted: lines such as '# NUMBER VOTERS: 1200'.\n"
+        "  To do: mend that line, or download the file again."
+    )
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(elections(), st.data())
+def test_a_cut_file_is_never_read_as_a_whole_one(here, election, data):
+    lines = [f"{count}: {written(blocks)}\n" for count, blocks in election]
+    cut = data.draw(st.integers(0, len(lines) - 1))
+    header = HEADER.format("toi", sum(count for count, _ in election))
+    (here / "e.toi").write_text(header + "".join(lines[:cut]))
+    with pytest.raises(ReadError, match=r"there are no ballots|'# NUMBER VOTERS' says \d+, but the file holds \d+"):
+        read_rankings("e.toi")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import TypeAlias
 
 import numpy as np
 
@@ -18,10 +19,12 @@ from nasheval.feedback.tables import one_line
 
 SUFFIXES = (".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"#\s*ALTERNATIVE NAME\s+(\d{1,9})\s*:\s*(.*)", re.IGNORECASE)
+_COUNT = re.compile(r"#\s*NUMBER (ALTERNATIVES|VOTERS|UNIQUE ORDERS)\s*:\s*(.*?)\s*", re.IGNORECASE)
 _BALLOT = re.compile(r"\s*(\d{1,9})\s*:\s*(.+)")
 _TOKEN = re.compile(r"\s*(?:\{([^{}]*)\}|(\d{1,9}))\s*(?:,|$)")
 _ALTERNATIVE = re.compile(r"\s*\d{1,9}\s*")
 _MOST = 50_000_000  # voters; a count beyond it is a damaged file
+_Ballot: TypeAlias = tuple[int, list[list[int]]]  # how many voters, blocks of alternatives, best first
 
 
 def read_preflib(path: Path, *, unranked: str, design: DesignName | None) -> Feedback:
@@ -29,12 +32,15 @@ def read_preflib(path: Path, *, unranked: str, design: DesignName | None) -> Fee
     if unranked not in ("last", "absent"):
         raise InputError(f"unranked is {unranked!r}; accepted are 'last' and 'absent'.")
     names: dict[int, str] = {}
-    ballots: list[tuple[int, list[list[int]]]] = []
+    ballots: list[_Ballot] = []
+    promised: dict[str, int] = {}
     for number, line in enumerate(_lines(path), start=1):
         if match := _NAME.match(line):
             if int(match[1]) in names:
                 raise _bad(path, number, f"alternative {int(match[1])} is named twice")
             names[int(match[1])] = match[2].strip() or match[1]
+        elif match := _COUNT.fullmatch(line):
+            promised[match[1].upper()] = _count(path, number, match[2])
         elif line.strip() and not line.startswith("#"):
             if not names:
                 break
@@ -54,6 +60,7 @@ def read_preflib(path: Path, *, unranked: str, design: DesignName | None) -> Fee
             accepted="PrefLib's present format: '# ALTERNATIVE NAME 1: ...' lines, then '12: 1,{2,3}' lines",
             fix=fix,
         )
+    _refuse_other_counts(path, promised, names, ballots)
     return _log(path, names, ballots, unranked, design)
 
 
@@ -73,7 +80,36 @@ def _lines(path: Path) -> list[str]:
         ) from None
 
 
-def _ballot(path: Path, number: int, line: str, names: dict[int, str]) -> tuple[int, list[list[int]]]:
+def _count(path: Path, number: int, said: str) -> int:
+    if not said.isdecimal() or len(said) > 12:
+        raise ReadError(
+            f"the count {said[:60]!r} is no whole number",
+            source=f"{path}, line {number}",
+            accepted="lines such as '# NUMBER VOTERS: 1200'",
+            fix="mend that line, or download the file again",
+        )
+    return int(said)
+
+
+def _refuse_other_counts(path: Path, promised: dict[str, int], names: dict[int, str], ballots: list[_Ballot]) -> None:
+    """Raise where the header counts other alternatives, voters or orders than follow it: the file is cut or damaged."""
+    orders = {tuple(frozenset(block) for block in blocks) for _, blocks in ballots}
+    found = {
+        "ALTERNATIVES": len(names),
+        "VOTERS": sum(count for count, _ in ballots),
+        "UNIQUE ORDERS": len(orders),
+    }
+    for what, expected in promised.items():
+        if found[what] != expected:
+            raise ReadError(
+                f"'# NUMBER {what}' says {expected:,}, but the file holds {found[what]:,}",
+                source=str(path),
+                accepted="a whole file, which holds as many as its header says",
+                fix="download the file again, or correct the header",
+            )
+
+
+def _ballot(path: Path, number: int, line: str, names: dict[int, str]) -> _Ballot:
     """Return (how many voters, blocks of alternatives, best first)."""
     match = _BALLOT.fullmatch(line)
     blocks = _blocks(match[2]) if match else None
@@ -114,7 +150,7 @@ def _bad(path: Path, line: int, what: str) -> ReadError:
 def _log(
     path: Path,
     names: dict[int, str],
-    ballots: list[tuple[int, list[list[int]]]],
+    ballots: list[_Ballot],
     unranked: str,
     design: DesignName | None,
 ) -> Feedback:
