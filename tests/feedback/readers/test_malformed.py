@@ -1477,31 +1477,31 @@ CASES = [
         "a judge that answers too little",
         wide("1,1,1"),
         scores(judge=answers(1)),
-        "The judge gave 1 answers to 3 pairs; accepted is one number a pair: 1 (the first is better), -1 (the second is) or 0 (neither).",
+        "The judge gave 1 answers to 3 pairs; accepted is one number from -1 to 1 a pair: 1 (the first is better), -1 (the second is), 0 (neither), or the mean of several such verdicts.",
     ),
     (
         "a judge that answers in words",
         wide("1,0,1"),
         scores(judge=answers("a")),
-        "The judge answered ['a']; accepted is one number a pair: 1 (the first is better), -1 (the second is) or 0 (neither).",
+        "The judge answered ['a']; accepted is one number from -1 to 1 a pair: 1 (the first is better), -1 (the second is), 0 (neither), or the mean of several such verdicts.",
     ),
     (
         "a judge that answers 2",
         wide("1,0,1"),
         scores(judge=answers(2)),
-        "The judge answered 2.0 for 'a' against 'c' in row 1; accepted is one number a pair: 1 (the first is better), -1 (the second is) or 0 (neither).",
+        "The judge answered 2.0 for 'a' against 'c' in row 1; accepted is one number from -1 to 1 a pair: 1 (the first is better), -1 (the second is), 0 (neither), or the mean of several such verdicts.",
     ),
     (
         "a judge that answers NaN",
         wide("1,0,1"),
         scores(judge=answers(float("nan"))),
-        "The judge answered nan for 'a' against 'c' in row 1; accepted is one number a pair: 1 (the first is better), -1 (the second is) or 0 (neither).",
+        "The judge answered nan for 'a' against 'c' in row 1; accepted is one number from -1 to 1 a pair: 1 (the first is better), -1 (the second is), 0 (neither), or the mean of several such verdicts.",
     ),
     (
         "a judge that answers nothing",
         wide("1,0,1"),
         scores(judge=lambda rows, first, second: None),
-        "The judge answered None; accepted is one number a pair: 1 (the first is better), -1 (the second is) or 0 (neither).",
+        "The judge answered None; accepted is one number from -1 to 1 a pair: 1 (the first is better), -1 (the second is), 0 (neither), or the mean of several such verdicts.",
     ),
 ]
 

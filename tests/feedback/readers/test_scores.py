@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -265,6 +266,36 @@ def test_within_the_tolerance_the_judge_decides():
 def test_answers_of_any_make(answer):
     log = read_scores(table([[1, 1]], ["a", "b"]), agents=["a", "b"], judge=lambda rows, first, second: answer)
     assert log.verdicts.z.tolist() == [1]
+
+
+def test_a_mean_of_both_orders_is_two_records_of_half_weight():
+    """Three prompts on which both succeed: judged 1 and 0, 0 and -1, and 1 both times."""
+    answers = [0.5, -0.5, 1.0]
+    log = read_scores(table([[1, 1]] * 3, ["a", "b"]), agents=["a", "b"], judge=lambda *_: answers)
+    assert log.context_of.tolist() == [0, 0, 1, 1, 2]
+    assert log.verdicts.z.tolist() == [1, 0, -1, 0, 1]
+    assert log.verdicts.zero.tolist() == [Zero.DECIDED, Zero.TIE, Zero.DECIDED, Zero.TIE, Zero.DECIDED]
+    assert log.records.weight.tolist() == [0.5, 0.5, 0.5, 0.5, 1.0]
+    assert log.records.propensity.tolist() == [1.0] * 5
+    assert replace(log, given_design=None).design == "draws"  # one unit of weight is one record
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.floats(-1, 1) | st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]), min_size=6, max_size=6),
+    st.booleans(),
+    st.booleans(),
+)
+def test_records_carry_the_mean_verdict_in_one_unit_of_weight(answers, repeated, runs):
+    """Whatever the judge says, and however many runs and rows share a prompt: the weights of a pair add up to one."""
+    agents = {"a": ["a", "a"], "b": ["b", "b"]} if runs else ["a", "b"]
+    rows = table([[1, 1]] * (3 if runs else 6), ["a", "b"], q=["p"] * (3 if runs else 6))
+    log = read_scores(rows, agents=agents, text="q" if repeated else None, judge=lambda *_: answers)
+    mean = np.array(answers).reshape(log.n_contexts, -1).mean(axis=1)
+    weight = log.records.weights
+    np.testing.assert_allclose(np.bincount(log.context_of, weight), 1)
+    np.testing.assert_allclose(np.bincount(log.context_of, weight * log.verdicts.z), mean, atol=1e-12)
+    assert (weight > 0).all()
 
 
 def test_what_a_judge_raises_is_its_own():

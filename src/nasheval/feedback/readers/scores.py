@@ -23,7 +23,10 @@ from nasheval.feedback.report import ReadReport
 
 Judge = Callable[[Ints, list[str], list[str]], Sequence[float]]
 _SCORE = "a finite number, higher is better; or true and false"
-_ANSWERS = "accepted is one number a pair: 1 (the first is better), -1 (the second is) or 0 (neither)"
+_ANSWERS = (
+    "accepted is one number from -1 to 1 a pair: 1 (the first is better), -1 (the second is), 0 (neither), or the mean "
+    "of several such verdicts"
+)
 _CHUNK = 1 << 22  # sampled cells at a time, so that a million prompts times a thousand pairs fit in memory
 
 
@@ -58,7 +61,9 @@ def read_scores(
         fail: where both agents score at most this, the zero verdict means "both bad" (Eq. rb-label-first); None: only
             with a judge, then 0.
         judge: decides the pairs that tie above `fail`: called once as judge(rows, first, second) with the table rows
-            (from 0) and the two agents' names, it returns for each +1 (first is better), -1 or 0.
+            (from 0) and the two agents' names, it returns for each +1 (first is better), -1 or 0, or a mean of such
+            verdicts, as over both presentation orders. An order of agents cannot say 0.5, so a mean v becomes two
+            records that share the weight: the win with |v| and a tie with 1 - |v|, whose mean verdict is v.
         seed: of the draw of pairs.
         on_error: "raise", or "skip" to leave out rows with a missing score and print how many.
     """
@@ -162,7 +167,7 @@ def _scores(checks: RowChecks, table: pa.Table, columns: list[str]) -> Floats:
 def _share_weight(records: Records, context_of_row: Ints, row_of: Ints, n_runs: int) -> Records:
     """Give the runs of a row, and the rows of a prompt that occurs more than once, one unit of weight together."""
     rounds = np.bincount(context_of_row)[context_of_row[row_of]] * n_runs
-    return records if rounds.max() == 1 else records.replace(weight=1.0 / rounds)
+    return records if rounds.max() == 1 else records.replace(weight=records.weights / rounds)
 
 
 def _pairs_wanted(pairs_per_context: int | None, n_agents: int, form: str) -> int:
@@ -189,20 +194,23 @@ class _Rule:
     judge: Judge | None
     names: list[str]
 
-    def decide(self, s_j: Floats, s_k: Floats, rows: Ints, j: Ints, k: Ints) -> Ints:
-        """Return the outcome code of each pair of scores."""
+    def decide(self, s_j: Floats, s_k: Floats, rows: Ints, j: Ints, k: Ints) -> tuple[Ints, Floats]:
+        """Return the outcome code of each pair of scores, and its share of the verdict; a tie has the rest."""
         with np.errstate(over="ignore"):  # scores further apart than a float can tell are far apart
             close = np.abs(s_j - s_k) <= self.tolerance
         outcome = np.where(close, TIE, np.where(s_j > s_k, FIRST, SECOND)).astype(np.int8)
+        share = np.ones(len(outcome))
         tied = outcome == TIE
         failed = tied & (np.maximum(s_j, s_k) <= self.fail) if self.fail is not None else np.zeros(len(tied), bool)
         outcome[failed] = BOTH_BAD
         ask = tied & ~failed
         if self.judge is not None and ask.any():
-            outcome[ask] = self._asked(self.judge, rows[ask], j[ask], k[ask])
-        return outcome
+            answer = self._asked(self.judge, rows[ask], j[ask], k[ask])
+            outcome[ask] = np.select([answer > 0, answer < 0], [FIRST, SECOND], TIE)
+            share[ask] = np.where(answer == 0, 1.0, np.abs(answer))
+        return outcome, share
 
-    def _asked(self, judge: Judge, rows: Ints, j: Ints, k: Ints) -> Ints:
+    def _asked(self, judge: Judge, rows: Ints, j: Ints, k: Ints) -> Floats:
         first, second = [self.names[a] for a in j], [self.names[a] for a in k]
         said: object = judge(rows, first, second)
         try:
@@ -213,14 +221,14 @@ class _Rule:
             raise InputError(f"The judge answered {short(repr(said), 60)}; {_ANSWERS}.")
         if answer.shape != rows.shape:
             raise InputError(f"The judge gave {answer.size} answers to {len(rows)} pairs; {_ANSWERS}.")
-        odd: Bools = ~np.isin(answer, (-1, 0, 1))
+        odd: Bools = ~(np.abs(answer) <= 1)
         if odd.any():
             at = int(odd.argmax())
             raise InputError(
                 f"The judge answered {answer[at]} for {first[at]!r} against {second[at]!r} in row {rows[at] + 1}; "
                 f"{_ANSWERS}."
             )
-        return np.select([answer > 0, answer < 0], [FIRST, SECOND], TIE)
+        return np.round(answer, 12)  # a share must be a weight: 1e-320 is none
 
 
 def _duels(runs: Floats, rows: Ints, chosen: int, rule: _Rule, rng: np.random.Generator) -> tuple[Records, Ints]:
@@ -231,10 +239,16 @@ def _duels(runs: Floats, rows: Ints, chosen: int, rule: _Rule, rng: np.random.Ge
     at, pair = np.repeat(at, n_runs), np.repeat(pair, n_runs)
     run = np.tile(np.arange(n_runs), len(at) // n_runs)
     j, k = left[pair], right[pair]
-    outcome = rule.decide(runs[at, j, run], runs[at, k, run], rows[at], j, k)
+    outcome, share = rule.decide(runs[at, j, run], runs[at, k, run], rows[at], j, k)
+    weight = None
+    if (share < 1).any():
+        every: Ints = np.repeat(np.arange(len(at)), np.where(share < 1, 2, 1))
+        rest = np.append(False, every[1:] == every[:-1])  # the second record of a divided verdict
+        at, j, k = at[every], j[every], k[every]
+        outcome, weight = np.where(rest, TIE, outcome[every]), np.where(rest, 1 - share[every], share[every])
     known = np.full(len(at), chosen / len(left))
-    # Nobody was shown the two agents in an order, so none is recorded.
-    return duel_records(j, k, outcome, n_agents=n_agents, propensity=known).replace(shown=None), at
+    records = duel_records(j, k, outcome, n_agents=n_agents, propensity=known, weight=weight)
+    return records.replace(shown=None), at  # nobody was shown the two agents in an order
 
 
 def _draw(n: int, every: int, chosen: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
