@@ -33,6 +33,13 @@ def test_random_games_are_certified(K: int, tau: float) -> None:
     np.testing.assert_allclose(found.strategy.sum(-1), 1, atol=1e-14)
 
 
+def test_games_on_which_a_fast_fall_of_tau_loses_the_way_are_solved() -> None:
+    A = random_games(20_000, 3)
+    found = solve(A, regularizer=Entropy(1e-5))
+    assert found.iterations.max() > 500  # some took the slower one
+    assert found.kkt.max() < 1e-9
+
+
 @settings(max_examples=60, deadline=None)
 @given(games(), st.sampled_from([1e-3, 0.05, 1.0]), st.integers(0, 10**6))
 def test_any_game_is_certified(A: np.ndarray, tau: float, seed: int) -> None:

@@ -127,6 +127,19 @@ def test_the_compiled_certificate_gives_the_same_numbers(rho: float) -> None:
     np.testing.assert_allclose(kkt, residual_at(LOTTERIES, payoff, L2(rho), None), atol=1e-14)
 
 
+def test_the_threshold_of_a_response_is_found_where_an_agent_is_on_it_up_to_rounding() -> None:
+    from nasheval.game.certificates import threshold
+
+    rng = np.random.default_rng(0)
+    for _ in range(2000):
+        kept = np.append(-rng.uniform(0, 0.1, rng.integers(1, 6)), 0.0)
+        edge = (kept.sum() - 1) / len(kept)
+        lead = rng.permutation(np.append(kept, edge))
+        t = threshold(lead)
+        assert t == pytest.approx(edge, abs=1e-15)
+        assert np.maximum(lead - t, 0).sum() == pytest.approx(1, abs=1e-14)
+
+
 def test_one_game_or_many() -> None:
     A = PAYOFFS["antisymmetric"]
     one = gap(LOTTERIES[0], A[0])

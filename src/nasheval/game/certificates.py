@@ -20,14 +20,14 @@ def certify(A: Floats, rho: float, pi: Floats) -> tuple[Floats, Floats]:
 @compiled
 def threshold(lead: Floats) -> float:
     """Return the t with sum max(lead - t, 0) = 1, by dropping the entries below it until none is (Michelot)."""
-    t, kept = -1e300, 0
+    t, kept = -1e300, lead.shape[0] + 1
     while True:
         total, count = -1.0, 0
         for i in range(lead.shape[0]):
             if lead[i] > t:
                 total += lead[i]
                 count += 1
-        if count == kept:
+        if count >= kept:  # more than before only by rounding, which would go on for ever
             return t
         t, kept = total / count, count
 

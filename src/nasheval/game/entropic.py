@@ -15,7 +15,7 @@ from nasheval.errors import ConvergenceError, InputError
 from nasheval.game.compiled import compiled, spread
 from nasheval.game.linear import dot, factor, substitute
 
-_FALL = 0.3  # factor of tau from one problem to the next
+_FALLS = (0.3, 0.7, 0.9)  # factor of tau from one problem to the next; a slower one where Newton lost the way
 _LIMIT = 500
 _CLOSE = 1e-10  # error in h over the payoffs' scale from which one more Newton step leaves nothing but rounding
 _SHORTEST = 1e-4  # share of a Newton step
@@ -32,14 +32,24 @@ def equilibria(A: Floats, tau: float, log_reference: Floats, names: Ints) -> tup
     if log_reference.shape not in ((K,), (n, K)):
         raise InputError(f"The reference of Entropy has shape {log_reference.shape}; it is ({K},) or ({n}, {K}) here.")
     base = np.ascontiguousarray(np.broadcast_to(log_reference, (n, K)))
-    pi, steps, solved = np.empty((n, K)), np.empty(n, np.int64), np.empty(n, np.bool_)
-    spread(newton_games, n, 20.0 * K**3, A, tau, base, pi, steps, solved)
+    pi, steps, solved = np.empty((n, K)), np.zeros(n, np.int64), np.zeros(n, np.bool_)
+    for fall in _FALLS:
+        if len(rows := np.flatnonzero(~solved)):
+            pi[rows], more, solved[rows] = _by_newton(A[rows], tau, base[rows], fall)
+            steps[rows] += more
     for g in np.flatnonzero(~solved):
         raise ConvergenceError(
             f"Game {names[g]} could not be solved: tau = {tau:g} is too small for payoffs of {np.abs(A[g]).max():.3g}. "
             "Give a larger tau, or L2, which is solved exactly for any strength."
         )
     return pi, steps
+
+
+def _by_newton(A: Floats, tau: float, base: Floats, fall: float) -> tuple[Floats, Ints, Bools]:
+    n, K = base.shape
+    pi, steps, solved = np.empty((n, K)), np.empty(n, np.int64), np.empty(n, np.bool_)
+    spread(newton_games, n, 20.0 * K**3, A, tau, base, fall, pi, steps, solved)
+    return pi, steps, solved
 
 
 @compiled
@@ -77,9 +87,12 @@ def newton_step(A: Floats, tau: float, h: Floats, pi: Floats, step: Floats, J: F
 
 @compiled
 def newton_games(
-    start: int, stop: int, A: Floats, tau: float, base: Floats, pi: Floats, steps: Ints, solved: Bools
+    start: int, stop: int, A: Floats, tau: float, base: Floats, fall: float, pi: Floats, steps: Ints, solved: Bools
 ) -> None:
-    """Solve games start to stop of A (n, K, K) from base = log reference (n, K); write pi (n, K)."""
+    """Solve games start to stop of A (n, K, K) from base = log reference (n, K); write pi (n, K).
+
+    The strength falls from the payoffs' scale to tau by the factor `fall` each time that Newton has caught up.
+    """
     K = A.shape[1]
     J, order, h, moved = np.empty((K, K)), np.empty(K, np.int64), np.empty(K), np.empty(K)
     step, error = np.empty(K), np.empty(K)
@@ -108,4 +121,4 @@ def newton_games(
                 solved[g] = after <= _CLOSE * size
                 break
             if after <= 0.1 * now:
-                now = max(tau, _FALL * now)
+                now = max(tau, fall * now)

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 from nasheval.arrays import Floats
 from nasheval.errors import InputError
 from nasheval.game.checks import costs_of, scaled_to_one
-from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget
+from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget, scale_of, spend_of
 from nasheval.game.regularizers import L2, Entropy, Regularizer
 
 
@@ -82,8 +82,9 @@ def gap_at(pi: Floats, payoff: Floats, omega: Regularizer) -> Floats:
 def residual_at(pi: Floats, payoff: Floats, omega: Regularizer, price: Floats | None) -> Floats:
     """Return the largest violation of the first-order conditions at pi (..., K), (...).
 
-    That is |min(pi_i, w_i)| with w the losses of the agents, and |min(price, unspent)| under a hard budget; for the
-    entropy, whose gradient is infinite at zero, it is the distance to the best response.
+    That is |min(pi_i, w_i)| with w the losses of the agents, and |min(price, unspent)| under a hard budget, with the
+    largest |cost - limit| as the unit of cost; for the entropy, whose gradient is infinite at zero, it is the distance
+    to the best response.
     """
     if _is_entropy(omega):
         return cast(Floats, np.abs(pi - omega.best_response(payoff)).max(-1))
@@ -91,7 +92,9 @@ def residual_at(pi: Floats, payoff: Floats, omega: Regularizer, price: Floats | 
     spare = np.zeros(pi.shape[:-1])
     if isinstance(omega, HardBudget) and price is not None:
         loss = loss + price[..., None] * omega.costs
-        spare = np.abs(np.minimum(price, omega.limit - np.einsum("...k,...k->...", omega.costs, pi)))
+        over = omega.costs - omega.limit
+        size = scale_of(over)
+        spare = np.abs(np.minimum(price * size, -spend_of(over, pi) / size))
     loss = loss - np.einsum("...k,...k->...", loss, pi)[..., None]
     return cast(Floats, np.maximum(np.abs(np.minimum(pi, loss)).max(-1), spare))
 
