@@ -37,7 +37,7 @@ BAD = {
     "string": ("a.csv", f"contexts: str. {ACCEPTED}"),
     "lazy": (pl.LazyFrame({"a": [1]}), f"contexts: LazyFrame. {ACCEPTED} Call collect() first."),
     "one record": ({"a": 1}, f"contexts: a single mapping. {ACCEPTED} Put one record in a list: [record]."),
-    "list of numbers": ([1, 2], f"contexts, row 1: a record of type int.\n  {ACCEPTED}"),
+    "list of numbers": ([1, 2], f"contexts, row 1: a record of type int.\n  {ACCEPTED}\n  To do: convert it first."),
     "one vector": (np.zeros(3), f"contexts: an array of shape (3,) and type float64. {ACCEPTED}"),
     "complex": (np.zeros((1, 1), dtype=complex), f"contexts: an array of shape (1, 1) and type complex128. {ACCEPTED}"),
     "same name": (
@@ -50,11 +50,11 @@ BAD = {
     ),
     "mixed records": (
         [{"a": 1}, {"a": "x"}],
-        TWO_KINDS + "numbers, booleans or strings, one kind a column, None where missing.",
+        TWO_KINDS + "numbers, booleans or strings, one kind a column, None where missing.\n  To do: convert it first.",
     ),
     "mixed frame": (
         pd.DataFrame({"a": pd.Series([1, "x"], dtype=object)}),
-        TWO_KINDS + "numbers, booleans or strings, one kind a column, null where missing.",
+        TWO_KINDS + "numbers, booleans or strings, one kind a column, null where missing.\n  To do: convert it first.",
     ),
     "half a character": ([{"\ud800": 1}], "contexts: a column name that is not valid Unicode. Rename it."),
 }
@@ -66,6 +66,14 @@ def test_what_is_no_table_is_refused(case: str) -> None:
     with pytest.raises(InputError) as caught:
         as_table(data)
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_messages_call_the_data_by_its_name(case: str) -> None:
+    data, message = BAD[case]
+    with pytest.raises(InputError) as caught:
+        as_table(data, name="the joined table")
+    assert str(caught.value) == message.replace("contexts", "the joined table", 1)
 
 
 def test_a_frame_with_one_name_twice_is_refused() -> None:

@@ -65,7 +65,7 @@ def language_group(codes: object) -> pa.StringArray:
         codes: n codes or English names in any case: "en", "en-US", "English", "zh-Hant", "pol", "Chinese
             (Simplified)"; what is none of the four languages is "Other".
     """
-    coded = as_strings(codes).dictionary_encode()
+    coded = as_strings(codes, name="languages").dictionary_encode()
     groups = pa.array([_group(str(code)) for code in coded.dictionary.to_pylist()], pa.string())
     return groups.take(coded.indices)
 

@@ -17,55 +17,55 @@ ACCEPTED_TABLES = "a pyarrow Table, a pandas or polars DataFrame, a list of dict
 ACCEPTED_TEXTS = "a list, a pyarrow array, or a pandas or polars Series of strings"
 
 
-def as_table(data: object) -> pa.Table:
+def as_table(data: object, *, name: str = "contexts") -> pa.Table:
     """Turn contexts in any accepted form into a pyarrow Table with distinct column names.
 
     Args:
         data: a pyarrow Table or RecordBatch, any eager DataFrame narwhals knows (its index is ignored), a list of
             dict records (a key absent from a record is missing), or an (n, d) array, named x0 to x{d-1}.
+        name: what messages call it.
     """
-    table = _convert(data)
+    table = _convert(data, name)
     twice = sorted({name for name in table.column_names if table.column_names.count(name) > 1})
     if twice:
-        raise InputError(f"contexts: more than one column is named {twice[0]!r}. Rename or drop all but one of them.")
+        raise InputError(f"{name}: more than one column is named {twice[0]!r}. Rename or drop all but one of them.")
     return table
 
 
-def as_strings(texts: object) -> pa.LargeStringArray:
+def as_strings(texts: object, *, name: str = "texts") -> pa.LargeStringArray:
     """Turn texts in any accepted form into one contiguous array of strings.
 
     Args:
         texts: n strings or nulls: a sequence, a pyarrow or numpy array, or a Series narwhals knows.
+        name: what messages call them.
     """
     if isinstance(texts, str | bytes | Mapping):
-        raise InputError(f"texts: a single {type(texts).__name__}. Accepted: {ACCEPTED_TEXTS}. Put it in a list.")
+        raise InputError(f"{name}: a single {type(texts).__name__}. Accepted: {ACCEPTED_TEXTS}. Put it in a list.")
     try:
         return _large_strings(_as_arrow(texts))
     except (pa.ArrowException, TypeError, ValueError) as error:
         found = f"{type(texts).__name__} with something that is not a string"
-        raise InputError(f"texts: {found}. Accepted: {ACCEPTED_TEXTS}, null where missing.") from error
+        raise InputError(f"{name}: {found}. Accepted: {ACCEPTED_TEXTS}, null where missing.") from error
 
 
-def _convert(data: object) -> pa.Table:
+def _convert(data: object, name: str) -> pa.Table:
     if isinstance(data, pa.Table):
         return data
     if isinstance(data, pa.RecordBatch):
         return pa.Table.from_batches([data])
     if isinstance(data, np.ndarray):
-        return _from_array(data)
+        return _from_array(data, name)
     if isinstance(data, Mapping):
-        raise InputError(
-            f"contexts: a single mapping. Accepted: {ACCEPTED_TABLES}. Put one record in a list: [record]."
-        )
+        raise InputError(f"{name}: a single mapping. Accepted: {ACCEPTED_TABLES}. Put one record in a list: [record].")
     if isinstance(data, list | tuple):
-        return _from_records(data)
-    return _from_frame(data)
+        return _from_records(data, name)
+    return _from_frame(data, name)
 
 
-def _from_array(array: np.ndarray[Any, Any]) -> pa.Table:
+def _from_array(array: np.ndarray[Any, Any], name: str) -> pa.Table:
     if array.ndim != 2 or array.dtype.kind not in "fiub":
         raise InputError(
-            f"contexts: an array of shape {array.shape} and type {array.dtype}. Accepted: {ACCEPTED_TABLES}."
+            f"{name}: an array of shape {array.shape} and type {array.dtype}. Accepted: {ACCEPTED_TABLES}."
         )
     if array.shape[1] == 0:
         return pa.table({"": pa.nulls(len(array))}).select([])
@@ -73,60 +73,66 @@ def _from_array(array: np.ndarray[Any, Any]) -> pa.Table:
     return pa.table({f"x{i}": pa.array(column) for i, column in enumerate(columns)})
 
 
-def _from_records(records: Sequence[Any]) -> pa.Table:
+def _from_records(records: Sequence[Any], name: str) -> pa.Table:
     for row, record in enumerate(records, start=1):
         if not isinstance(record, Mapping):
             raise ReadError(
-                f"a record of type {type(record).__name__}", source="contexts", rows=(row,), accepted=ACCEPTED_TABLES
+                f"a record of type {type(record).__name__}",
+                source=name,
+                rows=(row,),
+                accepted=ACCEPTED_TABLES,
+                fix="convert it first",
             )
-    names = dict.fromkeys(name for record in records for name in record)
-    columns = [_record_column(str(name), [record.get(name) for record in records]) for name in names]
-    return _assemble(columns, [str(name) for name in names])
+    keys = dict.fromkeys(key for record in records for key in record)
+    columns = [_record_column(str(key), [record.get(key) for record in records], name) for key in keys]
+    return _assemble(columns, [str(key) for key in keys], name)
 
 
-def _record_column(name: str, values: list[Any]) -> pa.Array:
+def _record_column(column: str, values: list[Any], name: str) -> pa.Array:
     try:
         return pa.array(values)
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ReadError(
             f"values that have no common type ({error})",
-            source="contexts",
-            column=name,
+            source=name,
+            column=column,
             accepted="numbers, booleans or strings, one kind a column, None where missing",
+            fix="convert it first",
         ) from error
 
 
-def _from_frame(data: object) -> pa.Table:
+def _from_frame(data: object, name: str) -> pa.Table:
     try:
         frame = nw.from_native(data, eager_only=True)  # type: ignore[call-overload]
     except TypeError as error:
         hint = " Call collect() first." if hasattr(data, "collect") else ""
-        raise InputError(f"contexts: {type(data).__name__}. Accepted: {ACCEPTED_TABLES}.{hint}") from error
+        raise InputError(f"{name}: {type(data).__name__}. Accepted: {ACCEPTED_TABLES}.{hint}") from error
     except nw.exceptions.NarwhalsError as error:
         raise InputError(
-            f"contexts: a DataFrame that cannot be read ({' '.join(str(error).split())}). Accepted: {ACCEPTED_TABLES}."
+            f"{name}: a DataFrame that cannot be read ({' '.join(str(error).split())}). Accepted: {ACCEPTED_TABLES}."
         ) from error
     # Column by column, so that a pandas index does not slip in as a feature and a fault can be given its column.
-    columns = [_frame_column(str(series.name), series) for series in frame.iter_columns()]
-    return _assemble(columns, [str(name) for name in frame.columns])
+    columns = [_frame_column(str(series.name), series, name) for series in frame.iter_columns()]
+    return _assemble(columns, [str(column) for column in frame.columns], name)
 
 
-def _assemble(columns: list[Any], names: list[str]) -> pa.Table:
+def _assemble(columns: list[Any], names: list[str], name: str) -> pa.Table:
     try:
         return pa.table(columns, names=names)
     except UnicodeError as error:
-        raise InputError("contexts: a column name that is not valid Unicode. Rename it.") from error
+        raise InputError(f"{name}: a column name that is not valid Unicode. Rename it.") from error
 
 
-def _frame_column(name: str, series: Any) -> Column:
+def _frame_column(column: str, series: Any, name: str) -> Column:
     try:
         return series.to_arrow()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ReadError(
             f"values that have no common type ({error})",
-            source="contexts",
-            column=name,
+            source=name,
+            column=column,
             accepted="numbers, booleans or strings, one kind a column, null where missing",
+            fix="convert it first",
         ) from error
 
 

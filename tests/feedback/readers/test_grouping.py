@@ -203,7 +203,7 @@ def test_columns_joined_from_a_second_table():
         {"lang": "de", "words": "b"},
     ]
     assert log.context_of.tolist() == [0, 0, 1, 2]
-    assert log.report.roles["join"] == "pid = pid of the table"
+    assert log.report.roles["join"] == "pid = pid of the joined table"
 
 
 def test_keys_with_two_names_and_two_types(here):
@@ -234,7 +234,7 @@ def test_rows_without_a_partner_can_be_skipped():
 
 def test_null_keys_of_the_second_table_match_nothing():
     other = pa.table({"pid": [None, "1"], "lang": ["?", "en"]})
-    with pytest.raises(ReadError, match="column 'pid', row 2: found nothing, which is not a key of the table"):
+    with pytest.raises(ReadError, match="column 'pid', row 2: found nothing, which is not a key of the joined table"):
         read_votes(log_of(2, pid=["1", None]), join=(other, "pid"), context=["lang"])
 
 
@@ -245,5 +245,7 @@ def test_rows_of_the_second_table_without_a_key_do_not_shift_the_others():
 
 
 def test_a_join_that_brings_nothing_is_refused():
-    with pytest.raises(InputError, match=r"join= brings no column: name those that the table adds .*'lang', 'words'"):
+    with pytest.raises(
+        InputError, match=r"join= brings no column: name those that the joined table adds .*'lang', 'words'"
+    ):
         read_votes(log_of(1, pid=[1]), join=(pa.table(PROMPTS), "pid"))

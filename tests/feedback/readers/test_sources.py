@@ -346,3 +346,12 @@ def test_brackets_inside_text_are_not_taken_for_nesting(here, name):
     row = {"model_a": "x", "model_b": "y", "winner": "tie", "prompt": '[{"\n' * 2000}
     (here / name).write_text(json.dumps(row if name == "votes.jsonl" else [row]))
     assert read_votes(name, text="prompt").contexts["prompt"].to_pylist() == ['[{"\n' * 2000]
+
+
+def test_a_list_with_a_key_that_is_no_text_is_called_a_list(here):
+    (here / "votes.json").write_text('[{"\\ud800": 1}]')
+    with pytest.raises(ReadError) as error:
+        read_votes("votes.json")
+    assert str(error.value).startswith(
+        "votes.json: this is no list of objects (the list: a column name that is not valid Unicode. Rename it)."
+    )

@@ -144,7 +144,7 @@ def open_join(join: Any) -> Join | None:
             "join takes (table, key), or (table, key in the log, key in the table); the table may be a path: "
             "join=('prompts.parquet', 'prompt_id')."
         )
-    opened = Join(open_source(join[0]), str(join[1]), str(join[-1]))
+    opened = Join(open_source(join[0], name="the joined table"), str(join[1]), str(join[-1]))
     need_columns({"join": opened.right}, opened.source.names, opened.source.label)
     return opened
 

@@ -20,7 +20,6 @@ from nasheval.feedback.readers.texts import UNREADABLE, open_csv, read_json
 from nasheval.feedback.tables import is_text, one_line
 
 ACCEPTED = ".parquet, .csv, .tsv, .jsonl, .json, .arrow or .feather (the text formats also with .gz)"
-_THE_TABLE = "the table"
 
 
 @dataclass(frozen=True)
@@ -79,32 +78,31 @@ def _unwrapped(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.run_end_decode(column) if pa.types.is_run_end_encoded(column.type) else column
 
 
-def open_source(data: Any) -> Source:
-    """Open a path (a file, a folder, a glob) or a table of any make."""
+def open_source(data: Any, *, name: str = "the table") -> Source:
+    """Open a path (a file, a folder, a glob) or a table of any make.
+
+    Args:
+        data: what to open.
+        name: what messages call it, where it is no file.
+    """
     if isinstance(data, str | PathLike):
         return _open_files(os.fsdecode(data))
     if hasattr(data, "with_format") and hasattr(data, "column_names"):
-        return _open_hugging_face(data)
+        return _open_hugging_face(data, name)
     try:
-        return _table_source(as_table(data), _THE_TABLE)
-    except ReadError as error:
-        raise _moved(error) from None
+        return _table_source(as_table(data, name=name), name)
+    except ReadError:
+        raise
     except InputError as error:
-        what = str(error).removeprefix("contexts: ").replace("Accepted: ", "Accepted: a path, a Hugging Face dataset, ")
-        raise InputError(f"{_THE_TABLE}: {what}") from None
-
-
-def _moved(error: ReadError) -> ReadError:
-    """Return the error with the name under which the caller knows the table."""
-    details: dict[str, Any] = {name: getattr(error, name) for name in ("column", "rows", "total", "accepted")}
-    return ReadError(error.what, source=_THE_TABLE, fix=error.fix or "convert it first", **details)
+        what = str(error).replace("Accepted: ", "Accepted: a path, a Hugging Face dataset, ")
+        raise InputError(what) from None
 
 
 def _table_source(table: pa.Table, label: str) -> Source:
     return Source(label, table.schema, lambda columns, text: table.select(columns))
 
 
-def _open_hugging_face(data: Any) -> Source:
+def _open_hugging_face(data: Any, name: str) -> Source:
     if isinstance(data, dict):
         splits = ", ".join(map(repr, data)) or "no splits"
         example = f"data[{next(iter(data))!r}]" if data else "data['train']"
@@ -117,7 +115,7 @@ def _open_hugging_face(data: Any) -> Source:
     def fetch(columns: list[str], text: set[str]) -> pa.Table:
         return data.select_columns(columns).with_format("arrow")[:]
 
-    return Source(_THE_TABLE, data.features.arrow_schema, fetch)
+    return Source(name, data.features.arrow_schema, fetch)
 
 
 def _open_files(path: str) -> Source:

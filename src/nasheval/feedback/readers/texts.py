@@ -233,7 +233,7 @@ def _json_list(file: Path, raw: bytes) -> pa.Table:
             "the list is empty", source=str(file), accepted=accepted, fix="check that this is the file you meant"
         )
     try:
-        return as_table(rows)
+        return as_table(rows, name="the list")
     except ReadError as error:
         rows_of = error.rows or _odd_row(rows, error.column)
         accepted += "; each key with one type throughout"
