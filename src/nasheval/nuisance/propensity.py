@@ -76,7 +76,7 @@ def _automatic(log: Log) -> Learner:
     if not log.contexts.num_columns:
         return Marginal()
     if log.design == "inclusion":
-        return TunedTrees(TreePropensity(), how="trees", columns=5)
+        return TunedTrees(TreePropensity(), how="trees", columns=5, per_fold=False)
     return Multinomial() if len(log.menus) <= FEW_MENUS else Marginal()
 
 

@@ -59,7 +59,7 @@ class Voters:
     context_weights: bool = False
     members: int | None = None
     batch: int | None = None
-    rate: float = 8e-3
+    rate: float = 16e-3
     dropout: float = 0.0
 
     def __post_init__(self) -> None:

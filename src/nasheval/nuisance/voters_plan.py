@@ -4,14 +4,15 @@ The rule, by the number of comparisons a model learns from (a record of s agents
 
     comparisons     hidden layers       contexts     members a fold, batch, epochs
     up to 2,000     64                  up to 1,000  5 (each leaves out a fifth), n / 32, 30
-    up to 50,000    128                 more         1 (leaves out a tenth; a fifth below 5,000), n / 32 up to 512, 30
-    up to 400,000   128, 128            over 20,000  the same, fewer epochs, as 1 / sqrt(n)
+    up to 50,000    128                 more         1 (leaves out a tenth; a fifth below 5,000), n / 32 up to 512,
+    up to 400,000   128, 128                         10 at 16,000 contexts and as 1 / sqrt(n) otherwise, 6 to 30
     more            256, 256
 
-Weight decay and then the number of voters climb a ladder and stay where the held-out likelihood is best, each fold by
-itself. With up to 1,000 contexts every rung is trained in full. With more, a rung is a trial: at most 4,096 contexts
-and 12 epochs; the weight decay found there is scaled by the share of contexts tried, because what more data can tell
-needs less shrinking.
+Weight decay and then the number of voters climb a ladder and stay where the held-out likelihood is best; more voters
+must earn their cost. With up to 1,000 contexts every rung is trained in full, and each fold chooses by itself. With
+more, a rung is a trial on at most 2,048 contexts of the first fold's, for 12 epochs, and all folds follow it: that is
+two numbers' worth of leakage. The weight decay found there is scaled by the share of contexts tried, because what more
+data can tell needs less shrinking.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Bools, Ints
 from nasheval.feedback.base import Log
 from nasheval.nuisance.learners import Advance
 from nasheval.nuisance.voters_network import Shape
@@ -30,7 +31,8 @@ from nasheval.nuisance.voters_train import Data, Schedule, Task, Trained, train
 DECAYS = (0.05, 0.3, 1.0, 3.0, 10.0)
 VOTERS = (1, 2, 4, 8)
 FEW = 1_000  # contexts up to which every rung is trained in full, by several members a fold
-_TRIAL_FIT, _TRIAL_CHECK, _TRIAL_EPOCHS = 4_096, 2_048, 12
+_TRIAL_FIT, _TRIAL_CHECK, _TRIAL_EPOCHS = 2_048, 2_048, 12
+_EARNED = 0.003  # share of the held-out loss by which more voters must lower it
 _TRIAL_SHARE = 0.2  # of the progress bar, a ladder's
 
 
@@ -82,8 +84,8 @@ def batch_for(contexts: int) -> int:
 
 
 def epochs_for(contexts: int) -> int:
-    """Return the epochs: 30, and fewer beyond 20,000 contexts."""
-    return max(6, int(30 * min(1.0, (20_000 / max(contexts, 1)) ** 0.5)))
+    """Return the epochs: 30 up to about 1,800 contexts, 10 at 16,000, 6 from 44,000 on."""
+    return int(np.clip(round(10 * (16_000 / max(contexts, 1)) ** 0.5), 6, 30))
 
 
 def splits(train: Bools, members: int, seed: int) -> list[tuple[Ints, Ints]]:
@@ -122,20 +124,30 @@ class Workshop:
         share = 1.0 / max(len(ladders), 1) if self.few else _TRIAL_SHARE
         result = None
         for climb in ladders:
-            ladder = [list(rung) for rung in zip(*map(climb, chosen), strict=True)]
+            tried = chosen if self.few else chosen[:1]
+            ladder = [list(rung) for rung in zip(*map(climb, tried), strict=True)]
             shape, trained = self._train(ladder, trial=not self.few, share=share)
-            best = _best(trained, len(ladder), self.folds, self.plan.members, self._check_counts())
+            best = self._best(trained, ladder, earned=_EARNED * (climb is _voters))
             chosen = [ladder[rung][fold] for fold, rung in enumerate(best)]
             result = shape, _rows(trained, best, self.plan.members), chosen
         if self.few and result is not None:
             return result
+        chosen = chosen if len(chosen) == self.folds else chosen * self.folds
         if weight_decay is None:
             chosen = [self._scaled(recipe, fold) for fold, recipe in enumerate(chosen)]
         shape, trained = self._train([chosen], trial=False, share=1.0 - share * len(ladders))
         return shape, trained, chosen
 
-    def _check_counts(self) -> Floats:
-        return np.array([len(check) for _, check in self.splits], float)
+    def _best(self, trained: Trained, ladder: list[list[Recipe]], earned: float) -> Ints:
+        """Return the rung for each fold that was tried: the lowest held-out loss, members together.
+
+        A rung must lower it by a share `earned` for each rung above the lower one; the first where nothing is known.
+        """
+        rungs, folds, members = len(ladder), len(ladder[0]), self.plan.members
+        counts = np.array([len(check) for _, check in self.splits[: folds * members]], float)
+        loss = (np.nan_to_num(trained.loss).reshape(rungs, folds, members) * counts.reshape(folds, members)).sum(axis=2)
+        handicap = 1.0 + earned * np.arange(rungs)[:, None]
+        return np.asarray((loss * handicap).round(6).argmin(axis=0))
 
     def _scaled(self, recipe: Recipe, fold: int) -> Recipe:
         contexts = max(len(self.splits[fold * self.plan.members][0]), 1)
@@ -181,12 +193,6 @@ def _decays(recipe: Recipe) -> list[Recipe]:
 
 def _voters(recipe: Recipe) -> list[Recipe]:
     return [replace(recipe, voters=voters) for voters in VOTERS]
-
-
-def _best(trained: Trained, rungs: int, folds: int, members: int, counts: Floats) -> Ints:
-    """Return (folds,) the rung with the best held-out likelihood, members together; the first where none is known."""
-    weighted = np.nan_to_num(trained.loss.reshape(rungs, folds, members) * counts.reshape(folds, members))
-    return np.asarray(weighted.sum(axis=2).round(6).argmin(axis=0))
 
 
 def _rows(trained: Trained, best: Ints, members: int) -> Trained:

@@ -62,7 +62,7 @@ class Schedule:
 
     epochs: int
     batch: int
-    rate: float = 8e-3
+    rate: float = 16e-3
     device: str = "cpu"
     threads: int = 1
 
