@@ -268,6 +268,15 @@ def test_a_cycle_is_found_where_its_edges_are_clear():
     assert known([0.3, 0.3, 0.3], 0.05).cycles() == ()
 
 
+def test_who_beats_whom_is_said_where_it_is_certain():
+    beats = known([0.3, -0.3, 0.02], 0.05).beats()
+    assert {(a, b) for a, b in np.argwhere(beats).tolist()} == {(0, 1), (2, 0)}
+    assert known([0.13, -0.13, 0.02], 0.05).beats().any()
+    assert not known([0.13, -0.13, 0.02], 0.05).beats(0.999).any()
+    with pytest.raises(InputError, match=r"confidence is 2"):
+        known([0.3, -0.3, 0.02], 0.05).beats(2)
+
+
 def test_signs_are_found_more_often_than_by_intervals_and_rarely_wrong():
     rng = np.random.default_rng(0)
     draws = rng.standard_normal((4000, 10))

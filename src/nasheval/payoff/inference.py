@@ -135,6 +135,18 @@ class GroupPayoff:
         games -= games.transpose(0, 2, 1).copy()
         return measure_stability(self.agents, self.estimate, games, regularizer, threshold, self.confidence)
 
+    def beats(self, confidence: float | None = None) -> Bools:
+        """Return (K, K) which agent certainly beats which: the chance of any wrong entry is at most 1 - confidence.
+
+        Args:
+            confidence: None: that of the group.
+        """
+        level = self.confidence if confidence is None else checked_level(confidence)
+        sign, known = np.zeros(len(self._known)), self._known
+        ratio = self.moments.mean[known] / self.moments.error[known]
+        sign[known] = signs(normal_scale(ratio, self.moments.freedom[known]), self._normal(_SIGN_DRAWS), level)
+        return self._matrix(sign, -sign) > 0
+
     def cycles(self, confidence: float | None = None, *, longest: int = 6) -> tuple[Cycle, ...]:
         """Return the cycles that hold: the chance that any of them is false is at most 1 - confidence.
 
@@ -142,12 +154,7 @@ class GroupPayoff:
             confidence: None: that of the group.
             longest: most agents in a cycle; those of more than three are given where no edge cuts them short.
         """
-        level = self.confidence if confidence is None else checked_level(confidence)
-        sign, known = np.zeros(len(self._known)), self._known
-        ratio = self.moments.mean[known] / self.moments.error[known]
-        sign[known] = signs(normal_scale(ratio, self.moments.freedom[known]), self._normal(_SIGN_DRAWS), level)
-        beats = self._matrix(sign, -sign) > 0
-        return as_cycles(find_cycles(beats, longest), self.agents, self.estimate, self.error)
+        return as_cycles(find_cycles(self.beats(confidence), longest), self.agents, self.estimate, self.error)
 
     @property
     def notes(self) -> tuple[str, ...]:
