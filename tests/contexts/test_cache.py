@@ -40,7 +40,35 @@ def test_adding_keeps_what_was_there(cache: VectorCache) -> None:
     vectors, found = cache.find(text_keys(TEXTS))
     assert found.all()
     np.testing.assert_array_equal(vectors, VECTORS)
-    assert pq.read_metadata(cache.path).num_rows == 4
+
+
+def test_files_are_joined_when_there_are_many(cache: VectorCache, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nasheval.contexts.cache._MOST_FILES", 3)
+    (cache.path.parent / "vectors.old.parquet").write_bytes(b"junk")
+    (cache.path.parent / "vectors-2.x.parquet").write_bytes(b"another's")
+    for i in range(20):
+        cache.add(text_keys([f"text {i}", f"text {i + 1}"]), np.array([[i] * 3, [i + 1] * 3], dtype=np.float32))
+        vectors, found = cache.find(text_keys([f"text {j}" for j in range(i + 2)]))
+        assert found.all()
+        np.testing.assert_array_equal(vectors, np.repeat(np.arange(i + 2)[:, None], 3, axis=1))
+    files = sorted(file.name for file in cache.path.parent.iterdir())
+    assert len(files) <= 4
+    assert files[0] == "vectors-2.x.parquet"
+    assert max(pq.read_metadata(cache.path.parent / name).num_rows for name in files[1:]) >= 18
+
+
+def test_a_cache_of_one_file_is_still_read(cache: VectorCache) -> None:
+    cache.add(text_keys(TEXTS), VECTORS)
+    (file,) = cache.path.parent.iterdir()
+    file.rename(cache.path)
+    np.testing.assert_array_equal(cache.find(text_keys(TEXTS))[0], VECTORS)
+
+
+def test_a_folder_that_is_gone_is_empty(cache: VectorCache, caplog: pytest.LogCaptureFixture) -> None:
+    cache.path.parent.rmdir()
+    assert not cache.find(text_keys(TEXTS))[1].any()
+    cache.add(text_keys(TEXTS), VECTORS)
+    assert "its vectors were not kept" in caplog.text
 
 
 def test_an_empty_cache_finds_nothing(cache: VectorCache) -> None:
@@ -51,15 +79,17 @@ def test_an_empty_cache_finds_nothing(cache: VectorCache) -> None:
 @given(data=st.data())
 @settings(deadline=None, max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_a_damaged_file_is_ignored_and_rebuilt(cache: VectorCache, data: st.DataObject) -> None:
-    cache.path.unlink(missing_ok=True)
+    for file in cache.path.parent.iterdir():
+        file.unlink()
     cache.add(text_keys(TEXTS), VECTORS)
-    content = bytearray(cache.path.read_bytes())
+    (file,) = cache.path.parent.iterdir()
+    content = bytearray(file.read_bytes())
     place = data.draw(st.integers(0, len(content) - 1))
     if data.draw(st.booleans()):
         content[place] ^= data.draw(st.integers(1, 255))
     else:
         del content[place:]
-    cache.path.write_bytes(content)
+    file.write_bytes(content)
     vectors, found = cache.find(text_keys(TEXTS))
     np.testing.assert_array_equal(vectors[found], VECTORS[found])
     cache.add(text_keys(TEXTS), VECTORS)
@@ -81,21 +111,26 @@ def test_a_table_of_another_shape_is_ignored(cache: VectorCache) -> None:
     assert cache.find(text_keys(TEXTS))[1].all()
 
 
-def test_processes_that_write_at_once_never_spoil_the_file(cache: VectorCache) -> None:
+def test_processes_that_write_at_once_lose_nothing(cache: VectorCache) -> None:
     code = """
 import logging, sys
 import numpy as np
 from pathlib import Path
+from nasheval.contexts import cache as module
 from nasheval.contexts.cache import VectorCache, text_keys
+module._MOST_FILES = 4  # so that files are joined under the other's hands
 cache, name = VectorCache(Path(sys.argv[1]), 3), sys.argv[2]
 logging.basicConfig(level=logging.INFO, format="%(message)s")
-for i in range(30):
+for i in range(40):
     cache.add(text_keys([f"{name} {i}"]), np.full((1, 3), i, dtype=np.float32))
     vectors, found = cache.find(text_keys([f"{name} {j}" for j in range(i + 1)]))
     assert (vectors[found] == np.flatnonzero(found)[:, None]).all()
 """
     arguments = [sys.executable, "-W", "error", "-c", code, str(cache.path)]
-    writers = [subprocess.Popen([*arguments, name], stderr=subprocess.PIPE, text=True) for name in ("a", "b")]
+    writers = [subprocess.Popen([*arguments, name], stderr=subprocess.PIPE, text=True) for name in ("a", "b", "c")]
     # Silence means that no reader ever met a damaged file.
-    assert [(writer.communicate()[1], writer.returncode) for writer in writers] == [("", 0)] * 2
-    assert list(cache.path.parent.iterdir()) == [cache.path]
+    assert [(writer.communicate()[1], writer.returncode) for writer in writers] == [("", 0)] * 3
+    vectors, found = cache.find(text_keys([f"{name} {i}" for name in "abc" for i in range(40)]))
+    assert found.all()
+    assert vectors[:, 0].tolist() == [*range(40)] * 3
+    assert not [file for file in cache.path.parent.iterdir() if file.suffix == ".tmp"]

@@ -1,8 +1,8 @@
 """Vectors of texts kept on disk by content hash, so that a text is embedded once in a lifetime.
 
-One Parquet file a model and dimension: a 16-byte key and the bytes of a float32 vector in each row, with page
-checksums. A file is written under a temporary name and renamed, so that readers see the old one or the new one; two
-processes that write at once may lose each other's additions, which only costs embedding them again.
+Parquet files, a 16-byte key and the bytes of a float32 vector in each row, with page checksums. What is added goes into
+a file of its own, written under a temporary name and renamed, so that processes that write at once lose nothing and
+readers see whole files. When there are many, one writer joins them: the joined file is there before the others go.
 """
 
 from __future__ import annotations
@@ -10,7 +10,8 @@ from __future__ import annotations
 import logging
 import os
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -28,6 +29,7 @@ Vectors: TypeAlias = npt.NDArray[np.float32]
 
 _LOG = logging.getLogger(__name__)
 _KEY_BYTES = 16
+_MOST_FILES = 32  # more are joined into one
 
 
 def default_folder() -> Path:
@@ -50,7 +52,8 @@ class VectorCache:
     """The vectors of one model at one dimension.
 
     Args:
-        path: the Parquet file, which need not exist yet; its folder is made if it does not.
+        path: names the files, none of which need exist yet: those of v.parquet are that one and v.*.parquet beside
+            it. Their folder is made if it does not exist.
         dim: the length of a vector.
     """
 
@@ -77,43 +80,58 @@ class VectorCache:
         return vectors, found
 
     def add(self, keys: pa.FixedSizeBinaryArray, vectors: Vectors) -> None:
-        """Add vectors to the file; where it cannot be written, say so in the log and go on without.
+        """Add vectors, in a file of their own; where it cannot be written, say so in the log and go on without.
 
         Args:
             keys: n distinct keys, from `text_keys`.
             vectors: (n, dim).
         """
-        # Read again: another process may have added to the file while this one was embedding.
-        stored = self._read()
-        new = pc.invert(pc.is_in(keys, value_set=stored["key"].combine_chunks()))
-        added = pa.table([keys, self._column(vectors)], schema=self._schema).filter(new)
+        added = pa.table([keys, self._column(vectors)], schema=self._schema)
+        files = self._files()
+        join = len(files) >= _MOST_FILES
         try:
-            self._write(pa.concat_tables([stored, added]))
+            self._write(_distinct([added, *self._tables(files)]) if join else added)
         except OSError as error:
             _LOG.warning("text cache: cannot write %s (%s); its vectors were not kept", self.path, error.strerror)
+            return
+        for file in files if join else ():
+            with suppress(OSError):  # some systems keep a file that someone reads; the next writer tries again
+                file.unlink()
+
+    def _files(self) -> list[Path]:
+        mine = self.path.stem + "."
+        try:
+            every = list(self.path.parent.iterdir())
+        except FileNotFoundError:
+            return []
+        return [file for file in every if file.name.startswith(mine) and file.suffix == ".parquet"]
 
     def _read(self) -> pa.Table:
-        """Read the file; one that is absent, damaged or foreign counts as empty, and the next `add` replaces it."""
-        try:
-            # One open file from start to end: another process may put a new one in its place while this one is read.
-            with self.path.open("rb") as file:
-                table = pq.ParquetFile(file, page_checksum_verification=True).read()
-        except FileNotFoundError:
-            return self._schema.empty_table()
-        except (OSError, ValueError, pa.ArrowException) as error:
-            _LOG.info("text cache: %s is damaged and is ignored (%s)", self.path, error)
-            return self._schema.empty_table()
-        if not table.schema.equals(self._schema) or any(column.null_count for column in table.columns):
-            _LOG.info("text cache: %s is not a cache of %d dimensions and is ignored", self.path, self.dim)
-            return self._schema.empty_table()
-        return table
+        return pa.concat_tables([self._schema.empty_table(), *self._tables(self._files())])
+
+    def _tables(self, files: list[Path]) -> Iterator[pa.Table]:
+        """Read files; one that is absent, damaged or foreign counts as empty, and goes when files are joined."""
+        for file in files:
+            try:
+                # One open file from start to end: another process may remove it while this one reads.
+                with file.open("rb") as opened:
+                    table = pq.ParquetFile(opened, page_checksum_verification=True).read()
+            except FileNotFoundError:  # joined with others meanwhile: at worst its texts are embedded again
+                continue
+            except (OSError, ValueError, pa.ArrowException) as error:
+                _LOG.info("text cache: %s is damaged and is ignored (%s)", file, error)
+                continue
+            if table.schema.equals(self._schema) and not any(column.null_count for column in table.columns):
+                yield table
+            else:
+                _LOG.info("text cache: %s is not a cache of %d dimensions and is ignored", file, self.dim)
 
     def _write(self, table: pa.Table) -> None:
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.stem, suffix=".tmp")
+        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.stem + ".", suffix=".tmp")
         try:
             with os.fdopen(handle, "wb") as file:
                 pq.write_table(table, file, compression="none", use_dictionary=False, write_page_checksum=True)
-            os.replace(name, self.path)
+            os.replace(name, Path(name).with_suffix(".parquet"))
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
@@ -129,3 +147,10 @@ class VectorCache:
     def _vectors(self, column: pa.ChunkedArray) -> Vectors:
         flat = b"" if not len(column) else column.combine_chunks().buffers()[1]
         return np.frombuffer(flat, dtype="<f4", count=len(column) * self.dim).reshape(-1, self.dim)
+
+
+def _distinct(tables: list[pa.Table]) -> pa.Table:
+    """Return the rows of all tables, each key once."""
+    table = pa.concat_tables(tables)
+    codes = table["key"].combine_chunks().dictionary_encode().indices
+    return table.take(pa.array(np.unique(np.asarray(codes), return_index=True)[1]))

@@ -41,8 +41,7 @@ class TextEncoder:
 
     With WordLlama a text's vector does not depend on what is embedded beside it, bit for bit.
 
-    A cache costs reading its whole file for a call and rewriting it for a call with new texts: meant for logs,
-    not for single prompts as they arrive.
+    A cache costs reading all of it for a call: meant for logs, not for single prompts as they arrive.
 
     Args:
         model: "wordllama" (offline, from its wheel) or the name of a sentence-transformers model, for instance
