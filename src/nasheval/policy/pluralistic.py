@@ -13,6 +13,9 @@ The paper says which steps and parameters, not everything in between. Here:
 - agents of one committee, and those in no committee, are put in order of their mean place in the inferred rankings, and
   equal ones in that of the permutation;
 - a context without a record has no ranking and no say.
+
+Where a context compares few of the agents, most of its ranking is the permutation: with one duel a context, as in an
+arena, the lottery says little.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import combinations
-from math import ceil, comb
+from math import ceil
 
 import numpy as np
 from scipy.optimize import linprog
@@ -32,7 +35,7 @@ from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.rules import Everywhere
 
 EPSILON = 0.01
-_MOST_COMMITTEES = 200_000
+_MOST_AGENTS = 20  # all their sets, 2^20, are counted
 _CELLS = 1 << 22  # numbers held at a time
 _PLAYED = 1e-9  # probability above which a committee is in the lottery
 
@@ -82,6 +85,11 @@ class PluralisticLeaderboard:
     def fit(self, stage1: Stage1) -> Leaderboard:
         """Return the policy; of Stage 1 only the log is used."""
         log = stage1.log
+        if log.n_agents > _MOST_AGENTS:
+            raise InputError(
+                f"This log has {log.n_agents} agents, and the pluralistic leaderboard lists all committees of up to "
+                f"{_MOST_AGENTS}; leave out agents, or compare with another baseline."
+            )
         order = np.random.default_rng(self.seed).permutation(log.n_agents)
         places = inferred_places(log, order)
         if not len(places):
@@ -167,24 +175,25 @@ def iterated_rounding(places: Ints, order: Ints, size: int, epsilon: float) -> I
 
 def committees_of(order: Ints, seats: int) -> Ints:
     """Return all committees, (L, seats), in the order of the permutation."""
-    count = comb(len(order), seats)
-    if count > _MOST_COMMITTEES:
-        raise InputError(
-            f"There are {count:,} committees of {seats} out of {len(order)} agents, and the pluralistic leaderboard "
-            f"lists them all, up to {_MOST_COMMITTEES:,}; ask for fewer winners, or leave out agents."
-        )
     return np.asarray(order[np.array(list(combinations(range(len(order)), seats)))])
 
 
 def outvoted(places: Ints, committees: Ints) -> Floats:
-    """Return b, (K, L): the share of contexts that prefer each agent to all of each committee."""
+    """Return b, (K, L): the share of contexts that prefer each agent to all of each committee.
+
+    A context does if the committee is part of the agents it ranks below. So the contexts are counted by that set, as a
+    number of K bits, and the counts summed over all sets that contain a committee.
+    """
     n, K = places.shape
-    found, step = np.empty((K, len(committees))), max(1, _CELLS // n)
-    for start in range(0, len(committees), step):
-        best = _best_places(places, committees[start : start + step])
-        for a in range(K):
-            found[a, start : start + step] = (places[:, a, None] < best).mean(axis=0)
-    return found
+    bit = 1 << np.arange(K)
+    found, sought = np.empty((K, len(committees))), bit[committees].sum(axis=1)
+    for a in range(K):
+        table = np.bincount((places > places[:, [a]]) @ bit, minlength=1 << K)
+        for i in range(K):
+            halves = table.reshape(-1, 2, 1 << i)  # sets without agent i, and with
+            halves[:, 0] += halves[:, 1]
+        found[a] = table[sought]
+    return np.asarray(found / n)
 
 
 def stable_lottery(b: Floats) -> tuple[Floats, float]:
