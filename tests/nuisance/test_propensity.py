@@ -50,7 +50,7 @@ def test_what_is_chosen():
     known = WORLD.feedback("pairwise", 1, 30, known_propensity=True)
     bare = duels([(0, 1), (0, 2)])
     assert isinstance(choose_propensity("auto", one), Multinomial)
-    assert choose_propensity("auto", many) == TunedTrees(TreePropensity(), how="trees", columns=5)
+    assert choose_propensity("auto", many) == TunedTrees(TreePropensity(), how="trees", columns=5, per_fold=False)
     assert isinstance(choose_propensity("auto", known), Known)
     assert isinstance(choose_propensity("auto", bare), Marginal)
     assert isinstance(choose_propensity("known", known), Known)
