@@ -1,11 +1,26 @@
 from __future__ import annotations
 
+import re
+from collections import Counter
+
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nasheval.contexts import language_group, prompt_features
+from nasheval.contexts import language, language_group, prompt_features
+from nasheval.contexts.characters import (
+    ACCENTED,
+    ASCII,
+    CYRILLIC,
+    HAN,
+    KANA,
+    LONE,
+    NOT_RUSSIAN,
+    OTHER_LETTER,
+    POLISH,
+    _table,
+)
 from nasheval.contexts.language import GROUPS, guess_language_group
 from nasheval.errors import InputError
 
@@ -94,3 +109,43 @@ def test_every_text_gets_a_group(texts: list[str | None]) -> None:
     groups = guess_language_group(pa.array(texts, pa.large_string())).to_pylist()
     assert [group is None for group in groups] == [text is None for text in texts]
     assert set(groups) <= {*GROUPS, None}
+
+
+def spelled_out(text: str) -> str:
+    """The rule, a text at a time: every letter and word counted, whether or not it can matter."""
+    head = text[:300]
+    kinds = Counter(_table()[ord(letter)] for letter in head)
+
+    def words(known: str) -> int:
+        return sum(word.lower() in known.split() for word in re.findall(r"[0-9A-Za-z_]+", head))
+
+    latin = kinds[ASCII] + kinds[ACCENTED] + kinds[POLISH]
+    cyrillic, han = kinds[CYRILLIC] + kinds[NOT_RUSSIAN], kinds[HAN] + kinds[KANA]
+    weights = [latin, 2 * cyrillic, 4 * han, 2 * (kinds[LONE] + kinds[OTHER_LETTER])]
+    if not any(weights):
+        return "Other"
+    english = words(language._ENGLISH_WORDS)
+    polish, other = 2 * words(language._POLISH_WORDS) + kinds[POLISH], words(language._OTHER_WORDS) + kinds[ACCENTED]
+    match weights.index(max(weights)):
+        case 0 if polish > english and polish >= other:
+            return "Polish"
+        case 0 if english >= max(polish, other):
+            return "English"
+        case 1 if 50 * kinds[NOT_RUSSIAN] <= kinds[CYRILLIC]:
+            return "Russian"
+        case 2 if 10 * kinds[KANA] <= kinds[HAN]:
+            return "Chinese"
+    return "Other"
+
+
+WORDS = st.sampled_from(
+    ["the", "The", "is", "that", "nie", "jest", "Jak", "la", "de", "per", "ich", "café", "ż", "ńć", "Привет", "її", "你好",
+     "です", "สวัสดี", "12", "_the", "the_", "...", "thé", "x" * 150]
+)  # fmt: skip
+
+
+@given(st.lists(st.none() | st.lists(WORDS | st.text(max_size=3), max_size=12).map(" ".join), max_size=4))
+@settings(deadline=None)
+def test_guesses_follow_the_rule(texts: list[str | None]) -> None:
+    expected = [None if text is None else spelled_out(text) for text in texts]
+    assert guess_language_group(pa.array(texts, pa.large_string())).to_pylist() == expected

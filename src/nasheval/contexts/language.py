@@ -81,21 +81,42 @@ def guess_language_group(texts: pa.LargeStringArray) -> pa.StringArray:
     Args:
         texts: n texts.
     """
-    head = pc.utf8_slice_codeunits(texts, 0, _HEAD)
-    count = dict(zip(_CLASSES, class_counts(head, _CLASSES).T, strict=True))
+    head = pc.utf8_slice_codeunits(texts, 0, _HEAD).fill_null("")
+    count = _letters(head)
     script = _main_script(count)
     russian = 50 * count[NOT_RUSSIAN] <= count[CYRILLIC]
     chinese = 10 * count[KANA] <= count[HAN]
-    english, polish, other = (_word_counts(head, words) for words in (_ENGLISH_WORDS, _POLISH_WORDS, _OTHER_WORDS))
-    polish, other = 2 * polish + count[POLISH], other + count[ACCENTED]
+    english, polish, other = _signs(head, count)
     tests = {
         "Polish": (script == _LATIN_SCRIPT) & (polish > english) & (polish >= other),
         "English": (script == _LATIN_SCRIPT) & (english >= np.maximum(polish, other)),
         "Russian": (script == _CYRILLIC_SCRIPT) & russian,
         "Chinese": (script == _HAN_SCRIPT) & chinese,
     }
-    names = np.select(list(tests.values()), list(tests), default="Other")
-    return pa.array(names, pa.string(), mask=np.asarray(texts.is_null()))
+    group = np.select(list(tests.values()), [GROUPS.index(name) for name in tests], default=GROUPS.index("Other"))
+    return pa.array(GROUPS, pa.string()).take(pa.array(group, mask=np.asarray(texts.is_null())))
+
+
+def _letters(head: pa.LargeStringArray) -> dict[int, Counts]:
+    """Count the letters of each class; those of a plain ASCII text, all of one class, as one if there are any."""
+    counts = np.zeros((len(head), len(_CLASSES)), dtype=np.int64)
+    plain = np.asarray(pc.string_is_ascii(head))
+    counts[plain, _CLASSES.index(ASCII)] = np.asarray(pc.match_substring_regex(head, pattern="[A-Za-z]"))[plain]
+    counts[~plain] = class_counts(head.filter(pa.array(~plain)), _CLASSES)
+    return dict(zip(_CLASSES, counts.T, strict=True))
+
+
+def _signs(head: pa.LargeStringArray, count: dict[int, Counts]) -> tuple[Counts, Counts, Counts]:
+    """Count the signs of English, Polish and other languages in Latin script, (n,) each.
+
+    A text without a sign of another language is English whatever its words, so most texts' words need no counting.
+    """
+    foreign = np.asarray(pc.match_substring_regex(head, pattern=_pattern(f"{_POLISH_WORDS} {_OTHER_WORDS}")))
+    rows = np.flatnonzero(foreign | (count[POLISH] + count[ACCENTED] > 0))
+    some, signs = head.take(rows), np.zeros((3, len(head)), dtype=np.int64)
+    for sign, words in zip(signs, (_ENGLISH_WORDS, _POLISH_WORDS, _OTHER_WORDS), strict=True):
+        sign[rows] = np.asarray(pc.count_substring_regex(some, pattern=_pattern(words)))
+    return signs[0], 2 * signs[1] + count[POLISH], signs[2] + count[ACCENTED]
 
 
 def _main_script(count: dict[int, Counts]) -> npt.NDArray[np.int64]:
@@ -108,9 +129,8 @@ def _main_script(count: dict[int, Counts]) -> npt.NDArray[np.int64]:
     return np.where(weights.any(axis=0), weights.argmax(axis=0), -1)
 
 
-def _word_counts(texts: pa.LargeStringArray, words: str) -> Counts:
-    pattern = rf"(?i)\b(?:{'|'.join(words.split())})\b"
-    return np.asarray(pc.count_substring_regex(texts, pattern=pattern).fill_null(0), dtype=np.int64)
+def _pattern(words: str) -> str:
+    return rf"(?i)\b(?:{'|'.join(words.split())})\b"
 
 
 def _group(code: str) -> str:
