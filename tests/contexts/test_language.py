@@ -139,8 +139,8 @@ def spelled_out(text: str) -> str:
 
 
 WORDS = st.sampled_from(
-    ["the", "The", "is", "that", "nie", "jest", "Jak", "la", "de", "per", "ich", "café", "ż", "ńć", "Привет", "її", "你好",
-     "です", "สวัสดี", "12", "_the", "the_", "...", "thé", "x" * 150]
+    ["the", "The", "is", "that", "nie", "jest", "Jak", "la", "de", "per", "ich", "café", "ż", "ńć", "Привет", "її",
+     "你好", "です", "สวัสดี", "12", "_the", "the_", "...", "thé", "x" * 150]
 )  # fmt: skip
 
 
