@@ -141,7 +141,7 @@ class _Votes:
         log = pseudo.fit.log
         records = np.flatnonzero(inside[log.context_of])
         rows = np.flatnonzero(inside[pseudo.context])
-        voter, n_voters = _voters(log.records.voter, log.n_records)
+        voter, n_voters = voter_labels(log.records.voter, log.n_records)
         mass = log.records.weights[records]
         if log.design == "draws":
             mass = mass / np.bincount(log.context_of[records], mass, log.n_contexts)[log.context_of[records]]
@@ -205,7 +205,7 @@ class _Votes:
         return np.divide(total**2, square, out=np.zeros(self.pseudo.n_pairs), where=square > 0)
 
 
-def _voters(voter: Ints | None, n_records: int) -> tuple[Ints, int]:
+def voter_labels(voter: Ints | None, n_records: int) -> tuple[Ints, int]:
     """Return a voter for each record, unknown ones all different, and how many numbers the known ones take."""
     if voter is None:
         return np.arange(n_records), 0

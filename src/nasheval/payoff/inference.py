@@ -12,14 +12,13 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import pyarrow.compute as pc
 from scipy.stats import norm
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Bools, Floats
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log, column_list
 from nasheval.payoff.clusters import FEW, Cluster, Moments, group_moments
 from nasheval.payoff.cycles import Cycle, as_cycles, find_cycles, signs
+from nasheval.payoff.groups import context_groups
 from nasheval.payoff.intervals import (
     checked_level,
     critical_value,
@@ -38,7 +37,6 @@ if TYPE_CHECKING:
     from nasheval.game.regularizers import Regularizer
 
 _SIGN_DRAWS = 10_000  # of the bootstrap, to tell signs
-_MOST_GROUPS = 500
 
 
 @dataclass(frozen=True, eq=False)
@@ -252,17 +250,3 @@ def group_payoffs(
     order = sorted(range(len(names)), key=lambda g: -moments[g].n_contexts)
     level, agents = checked_level(confidence), pseudo.fit.log.agents
     return tuple(GroupPayoff(names[g], agents, moments[g], level, draws, seed) for g in order)
-
-
-def context_groups(log: Log, by: str, used: Bools) -> tuple[Ints, list[str]]:
-    """Number the values of a context column that some used context has; -1 at other contexts."""
-    if by not in log.contexts.column_names:
-        raise InputError(f"by is {by!r}, no context column; this log has {column_list(log.contexts)}.")
-    values = pc.dictionary_encode(pc.cast(log.contexts[by], "string").combine_chunks(), null_encoding="encode")
-    code, names = np.asarray(values.indices), values.dictionary.to_pylist()
-    kept = np.unique(code[used])
-    if len(kept) > _MOST_GROUPS:
-        raise InputError(f"The column {by!r} has {len(kept):,} values, more than {_MOST_GROUPS}; group by fewer.")
-    number = np.full(len(names), -1)
-    number[kept] = np.arange(len(kept))
-    return number[code], ["(missing)" if names[g] is None else names[g] for g in kept]

@@ -17,7 +17,7 @@ from nasheval.feedback.base import Log
 from nasheval.nuisance.learners import Advance, Effort
 from nasheval.payoff.aggregators import Aggregator
 from nasheval.payoff.clusters import Cluster
-from nasheval.payoff.inference import context_groups
+from nasheval.payoff.groups import context_groups
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.stage1 import Stage1, fit_stage1

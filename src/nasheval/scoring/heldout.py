@@ -18,7 +18,7 @@ import numpy as np
 from nasheval.arrays import Bools, Floats
 from nasheval.nuisance.diagnostics import NuisanceDiagnostics
 from nasheval.payoff.clusters import Cluster
-from nasheval.payoff.inference import context_groups
+from nasheval.payoff.groups import context_groups
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.scoring.contests import Arena, Contest, Inference
