@@ -130,6 +130,9 @@ WRONG: list[tuple[str, Callable[[], Partition], str]] = [
      "The tolerance is -0.5; accepted is a number of 0 or more."),
     ("NaN tolerance", lambda: scores({"a": 1, "b": 1}, tolerance=float("nan")),
      "The tolerance is nan; accepted is a number of 0 or more."),
+    ("a top two in order", lambda: Partition((("a",), ("b",), ("c", "d")), Zero.CENSORED),
+     "The partition {a} > {b} > {c, d} has the zero code CENSORED; accepted with it are chosen > rest (`top`) and best "
+     "> middle > worst (`best_worst`). Where only the last block was left unranked, use LAST."),
     ("a code for verdicts only", lambda: Partition((("a", "b"),), Zero.DECIDED),
      "The partition {a, b} has the zero code <Zero.DECIDED: 0>; accepted are TIE, BOTH_BAD, CENSORED, LAST."),
 ]  # fmt: skip
@@ -140,3 +143,15 @@ def test_what_cannot_be_an_answer_is_refused_in_these_words(make: Callable[[], P
     with pytest.raises(InputError) as error:
         make()
     assert str(error.value) == message
+
+
+@given(st.lists(st.integers(1, 3), min_size=1, max_size=5).filter(lambda sizes: sum(sizes) > 1))
+def test_only_the_two_questions_that_leave_an_order_open_are_censored(sizes: list[int]) -> None:
+    """The form of the question is read off a censored partition, so no third question may look like one of the two."""
+    agents = iter(range(sum(sizes)))
+    blocks = tuple(tuple(next(agents) for _ in range(size)) for size in sizes)
+    if len(sizes) <= 2 or (len(sizes) == 3 and sizes[0] == sizes[2] == 1):
+        assert Partition(blocks, Zero.CENSORED).blocks == blocks
+    else:
+        with pytest.raises(InputError, match="has the zero code CENSORED"):
+            Partition(blocks, Zero.CENSORED)

@@ -56,6 +56,12 @@ class Partition:
             raise InputError(
                 f"{self._said()} has the zero code {self.zero!r}; accepted are TIE, BOTH_BAD, CENSORED, LAST."
             )
+        sizes = [len(block) for block in self.blocks]
+        if self.zero == Zero.CENSORED and len(sizes) > 2 and not (len(sizes) == 3 and sizes[0] == sizes[2] == 1):
+            raise InputError(
+                f"{self._said()} has the zero code CENSORED; accepted with it are chosen > rest (`top`) and best > "
+                "middle > worst (`best_worst`). Where only the last block was left unranked, use LAST."
+            )
 
     @property
     def menu(self) -> tuple[Hashable, ...]:
