@@ -82,6 +82,23 @@ def ragged_log(n=40, seed=0, design="draws", weighted=True):
     return log, x
 
 
+def population_log(world, modality, n, voters=3):
+    """A log on which sums are expectations: every menu at each context, every voter's answer with weight e0(x) / V."""
+    X = world.contexts(n)
+    catalogue, e, u = world.catalogue(modality), world.propensity(X), world.utilities(X, voters)
+    agents = [f"a{j}" for j in range(world.agents)]
+    context_of, said, weight = [], [], []
+    for i in range(n):
+        for m in range(len(catalogue)):
+            members = catalogue.members(m)
+            for v in range(voters):
+                order = [agents[a] for a in members[np.argsort(-u[i, v, members])]]
+                context_of.append(i)
+                said.append(partition.winner(order[0], order) if modality == "winner" else partition.ranking(order))
+                weight.append(float(e[i]) / voters)
+    return Feedback.from_partitions(X, said, agents=agents, context_of=context_of, weight=weight, design="inclusion")
+
+
 def linear_margins(K, seed=0):
     """Centre and slope, (n_pairs,) each, of margins centre + slope * x0 with x0 uniform on [-1, 1]."""
     rng = np.random.default_rng(seed)
