@@ -19,7 +19,9 @@ from nasheval.nuisance import diagnostics as module
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.diagnostics import Calibration, NuisanceDiagnostics, calibrate
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.propensity import Known, Marginal, Multinomial
+from nasheval.nuisance.marginal import Marginal
+from nasheval.nuisance.multinomial import Multinomial
+from nasheval.nuisance.propensity import Known
 from nasheval.nuisance.sklearn_models import Intercept
 from nasheval.nuisance.trees import TreePropensity
 

@@ -14,12 +14,14 @@ from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import ranking
 from nasheval.feedback.records import Records
 from nasheval.feedback.world import SyntheticWorld
-from nasheval.nuisance import propensity as module
+from nasheval.nuisance import multinomial as module
 from nasheval.nuisance.crossfit import crossfit, make_folds
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.propensity import Known, Marginal, Multinomial, choose_propensity, menu_shares
+from nasheval.nuisance.marginal import Marginal, menu_shares
+from nasheval.nuisance.multinomial import Multinomial
+from nasheval.nuisance.propensity import Known, PrintedPropensity, choose_propensity
 from nasheval.nuisance.sklearn_models import Intercept, SklearnPropensity
-from nasheval.nuisance.trees import TreeMultinomial, TreePropensity
+from nasheval.nuisance.trees import TreePropensity
 from nasheval.nuisance.tuning import TunedTrees
 
 WORLD = SyntheticWorld(seed=3, features=16, calibration=64)
@@ -54,8 +56,8 @@ def test_what_is_chosen():
     assert isinstance(choose_propensity("auto", known), Known)
     assert isinstance(choose_propensity("auto", bare), Marginal)
     assert isinstance(choose_propensity("known", known), Known)
-    assert choose_propensity("lightgbm", many) == TreePropensity()
-    assert choose_propensity("lightgbm", one) == TreeMultinomial()
+    assert choose_propensity("lightgbm", many) == PrintedPropensity()
+    assert choose_propensity("auto", many, tune="fast") == TunedTrees(TreePropensity(), how="fast")
     assert isinstance(choose_propensity("multinomial", one), Multinomial)
     assert isinstance(choose_propensity("marginal", one), Marginal)
     assert isinstance(choose_propensity("marginal", many), Marginal)

@@ -16,7 +16,7 @@ from nasheval.feedback.world import SyntheticWorld
 from nasheval.nuisance import stack as module
 from nasheval.nuisance.crossfit import crossfit, make_folds
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.propensity import Marginal
+from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.sklearn_models import Intercept
 from nasheval.nuisance.stack import Stack, cells_of, simplex_weights, weigh
 from nasheval.nuisance.trees import TreeOutcome

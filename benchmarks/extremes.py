@@ -1,0 +1,155 @@
+"""Few votes, and many agents: does Stage 1 stay sound?
+
+`python -m benchmarks.extremes [--few] [--many] [--seed 0]` prints
+
+- few: 300 votes on 10 agents, one pair a context: how wide the intervals of the mean payoff are and how many of them
+  hold the truth, and how far the outcome model is from the truth, beside the pooled margins and beside knowing nothing;
+- many: 200,000 votes on 50 agents, one pair a context: held-out log loss of our outcome model, of one Bradley-Terry
+  model a category (32 of them: the signs of the five context columns) and of one for all; seconds and peak memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import resource
+import time
+from typing import cast
+
+import numpy as np
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+from scipy.special import expit
+
+import nasheval as ne
+from nasheval.nuisance.learners import Effort
+from nasheval.payoff.inference import group_payoff
+from nasheval.payoff.stage1 import Stage1, fit_stage1
+from nasheval.policy.ladder import ratings
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--few", action="store_true")
+    parser.add_argument("--many", action="store_true")
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--votes", type=int, default=200_000, help="of `many`, held-out ones included")
+    parser.add_argument("--agents", type=int, default=50, help="of `many`")
+    options = parser.parse_args()
+    both = options.few == options.many
+    if options.few or both:
+        few(options.seed)
+    if options.many or both:
+        many(options.seed, options.votes, options.agents)
+
+
+def estimated(log: ne.Feedback) -> Stage1:
+    with Progress(console=Console(stderr=True)) as progress:
+        bar = progress.add_task("Stage 1", total=1.0)
+        return fit_stage1(log, effort=Effort(advance=lambda share: progress.advance(bar, share)))
+
+
+def few(seed: int, votes: int = 300, agents: int = 10) -> None:
+    world = ne.SyntheticWorld(seed=seed, agents=agents)
+    log = world.feedback("pairwise", voters=3, n=votes, selection="one")
+    stage1 = estimated(log)
+    truth = world.payoff(world.test_contexts(20_000), "pairwise", voters=3).mean(axis=0)
+    group = group_payoff(stage1.pseudo)
+    pairs = np.triu_indices(agents, 1)
+    shown = Table("what", "value", title=f"{votes} votes, {agents} agents, one pair a context, seed {seed}")
+    for simultaneous in (False, True):
+        low, high = (side[pairs] for side in group.interval(0.95, simultaneous=simultaneous))
+        kind = "simultaneous" if simultaneous else "pointwise"
+        shown.add_row(f"mean width of the 95% intervals, {kind} (2 is knowing nothing)", f"{np.mean(high - low):.2f}")
+        inside = (low <= truth[pairs]) & (truth[pairs] <= high)
+        shown.add_row(f"of {len(inside)} they hold the truth, {kind}", f"{inside.sum()}")
+    at = world.test_contexts(4096)
+    A = world.payoff(at, "pairwise", voters=3)[:, pairs[0], pairs[1]]
+    pooled = log.pair_counts.margin[pairs]
+    shown.add_row("payoff RMSE of ours", f"{rmse(stage1.payoffs(at)[:, pairs[0], pairs[1]], A):.3f}")
+    shown.add_row("payoff RMSE of the pooled margins", f"{rmse(np.nan_to_num(pooled)[None], A):.3f}")
+    shown.add_row("payoff RMSE of calling every pair a tie", f"{rmse(0.0, A):.3f}")
+    shown.add_row("cycles claimed at 95%", f"{len(group.cycles())}")
+    Console(width=110).print(shown)
+    for note in group.notes:
+        Console(width=110).print(f"[dim]note: {note}[/dim]")
+
+
+def rmse(found: np.ndarray | float, truth: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((found - truth) ** 2)))
+
+
+def many(seed: int, votes: int, agents: int) -> None:
+    world = ne.SyntheticWorld(seed=seed, agents=agents)
+    log = world.feedback("pairwise", voters=3, n=votes, selection="one")
+    train, test = log.split(0.8, seed=seed)
+    start = time.perf_counter()
+    stage1 = estimated(train)
+    spent = time.perf_counter() - start
+    first, second, won = duels(test)
+    margin = np.concatenate(
+        [
+            stage1.plug_in.predict(stage1.features(test.contexts.slice(at, 10_000)))[
+                np.arange(min(10_000, len(won) - at)), first[at : at + 10_000], second[at : at + 10_000]
+            ]
+            for at in range(0, len(won), 10_000)
+        ]
+    )
+    losses = {
+        "ours": log_loss((1 + margin) / 2, won),
+        "one Bradley-Terry model a category": log_loss(by_category(train, test), won),
+        "one Bradley-Terry model": log_loss(bradley_terry(train, first, second), won),
+        "a fair coin": np.log(2),
+        "the truth": log_loss((1 + world_margin(world, test, first, second)) / 2, won),
+    }
+    shown = Table("model", "held-out log loss", title=f"{votes:,} votes, {agents} agents, seed {seed}")
+    for name, loss in losses.items():
+        shown.add_row(name, f"{loss:.4f}")
+    Console(width=110).print(shown)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+    strength = stage1.payoff.strength
+    Console().print(f"Stage 1 took {spent:.0f} s; peak memory {peak:.1f} GB; strength {strength and strength.strength}")
+
+
+def duels(log: ne.Feedback) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return the two agents of each duel and whether the first won; one duel a context."""
+    verdicts = log.verdicts
+    return verdicts.j, verdicts.k, verdicts.z > 0
+
+
+def log_loss(chance: np.ndarray, won: np.ndarray) -> float:
+    p = np.clip(np.where(won, chance, 1 - chance), 1e-6, 1.0)
+    return float(-np.log(p).mean())
+
+
+def bradley_terry(log: ne.Feedback, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    score = ratings(log, ridge=1.0).score  # a vote's worth of shrinking: without any, small categories overfit
+    return cast(np.ndarray, expit(score[first] - score[second]))
+
+
+def by_category(train: ne.Feedback, test: ne.Feedback) -> np.ndarray:
+    """Return the chance that the first agent wins by the Bradley-Terry model of the context's category."""
+    first, second, _ = duels(test)
+    here, there = category(train), category(test)
+    chance = np.empty(len(first))
+    for number in np.unique(there):
+        rows = there == number
+        chance[rows] = bradley_terry(train[here == number], first[rows], second[rows])
+    return chance
+
+
+def category(log: ne.Feedback) -> np.ndarray:
+    columns = [log.contexts[name].to_numpy() > 0.5 for name in log.contexts.column_names]
+    return sum(column.astype(int) << bit for bit, column in enumerate(columns))
+
+
+def world_margin(world: ne.SyntheticWorld, log: ne.Feedback, first: np.ndarray, second: np.ndarray) -> np.ndarray:
+    X = np.column_stack([log.contexts[name].to_numpy() for name in log.contexts.column_names])
+    A = [world.payoff(X[at : at + 2000], "pairwise", voters=3) for at in range(0, len(X), 2000)]
+    return np.concatenate(
+        [a[np.arange(len(a)), first[i * 2000 :][: len(a)], second[i * 2000 :][: len(a)]] for i, a in enumerate(A)]
+    )
+
+
+if __name__ == "__main__":
+    main()
