@@ -96,6 +96,21 @@ def test_a_typo_in_a_joined_file_names_that_file(here):
     assert column(log)[7].as_py() == "1O"
 
 
+@pytest.mark.parametrize("role", ["voter", "context_id"])
+@pytest.mark.parametrize("strange", ["19", "x19"])
+def test_ids_are_text_and_stay_so(here, role, strange):
+    votes(here, [*range(19), strange])
+    log = read_votes("votes.csv", context=["n"], **{role: "n"})
+    assert column(log).to_pylist() == [*map(str, range(19)), strange]
+
+
+def test_names_of_agents_are_text_and_stay_so(here):
+    lines = [f"{i},y,tie" for i in [*range(19), "x"]]
+    (here / "votes.csv").write_text("\n".join(["model_a,model_b,winner", *lines]) + "\n")
+    log = read_votes("votes.csv", context=["model_a"])
+    assert log.contexts["model_a"].to_pylist() == [*map(str, range(19)), "x"]
+
+
 def test_a_file_with_types_is_believed(here):
     table = pa.table({"model_a": ["x"] * 20, "model_b": ["y"] * 20, "winner": ["tie"] * 20, "n": ["1"] * 19 + ["?"]})
     pq.write_table(table, "v.parquet")

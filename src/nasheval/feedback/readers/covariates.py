@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ class Covariates:
         json_text: whether that column holds JSON lists of turns.
         roles: column of each of `ROLES` that is used.
         join: a second table, and `from_join` the columns that come from it.
+        named: columns that hold names of agents or ids of ballots, which are text as well.
         untyped: whether the log is a file that does not say what its columns hold.
     """
 
@@ -55,6 +56,7 @@ class Covariates:
     roles: dict[str, str]
     join: Join | None
     from_join: tuple[str, ...]
+    named: frozenset[str]
     untyped: bool
 
     @staticmethod
@@ -66,6 +68,7 @@ class Covariates:
         join: Any,
         roles: dict[str, str | None],
         categorical: Sequence[str] | str | None = None,
+        named: Iterable[str] = (),
         prompt: str | None = None,
         json_text: bool = False,
     ) -> Covariates:
@@ -102,6 +105,7 @@ class Covariates:
             roles=used,
             join=joined,
             from_join=tuple(name for name in wanted if name in elsewhere),
+            named=frozenset(named),
             untyped=source.untyped,
         )
 
@@ -114,8 +118,8 @@ class Covariates:
 
     def as_text(self) -> set[str]:
         """Return the columns that must not be taken for numbers: ids, names, prompts and categories."""
-        named = [self.roles.get("context_id"), self.roles.get("voter"), self.text_column]
-        return {name for name in [*named, self.join.left if self.join else None, *self.categorical] if name}
+        ids = [self.roles.get("context_id"), self.roles.get("voter"), self.join.left if self.join else None]
+        return {name for name in [*ids, self.text_column, *self.categorical, *self.named] if name}
 
     def contexts(self, checks: RowChecks, table: pa.Table) -> pa.Table:
         """Return the context columns and the prompt, one row for each row of the log."""
@@ -142,10 +146,11 @@ class Covariates:
         """Return a context column as what it holds: categories, or what a file without types shows it to be."""
         if name in self.categorical:
             return _as_categories(column, name, checks.source)
-        joined = self.join.source if self.join and name in self.from_join else None
-        if not (joined.untyped if joined else self.untyped):
-            return column
-        return refuse_strangers(checks, column, name, origin=joined.label if joined else "")
+        if self.join and name in self.from_join:
+            guessed, origin = self.join.source.untyped and name != self.join.right, self.join.source.label
+        else:
+            guessed, origin = self.untyped and name not in self.as_text(), ""
+        return refuse_strangers(checks, column, name, origin=origin) if guessed else column
 
     def _prompts(self, checks: RowChecks, column: pa.ChunkedArray) -> pa.ChunkedArray:
         said, bad = (first_of_json_lists if self.json_text else prompts)(column)

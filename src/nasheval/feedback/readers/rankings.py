@@ -78,9 +78,10 @@ def read_rankings(
         text=text,
         join=join,
         categorical=categorical,
+        named=shape.names,
         roles={"context_id": context_id, "voter": voter, "time": time, "propensity": propensity, "weight": weight},
     )
-    table = opened.read([*shape.ballot, *shape.columns, *beside.columns()], text=shape.names | beside.as_text())
+    table = opened.read([*shape.ballot, *shape.columns, *beside.columns()], text=beside.as_text())
     checks = RowChecks(opened.label, table.num_rows, on_error)
     return _build(checks, table, shape, _ENTRIES[shape.kind](checks, table, shape), beside, design)
 

@@ -69,14 +69,13 @@ def read_scores(
     """
     _check_options(form, tolerance, fail, judge)
     opened, columns = open_source(source), _score_columns(agents)
-    names = list(columns)
-    for name in [name for runs in columns.values() for name in runs]:
+    names, flat = list(columns), [name for runs in columns.values() for name in runs]
+    for name in flat:
         need_columns({"agents": name}, opened.names, opened.label)
     chosen = _pairs_wanted(pairs_per_context, len(names), form)
     beside = Covariates.resolve(
         opened, context=context, text=text, join=join, roles={"context_id": context_id}, categorical=categorical
     )
-    flat = [name for runs in columns.values() for name in runs]
     table = opened.read([*flat, *beside.columns()], text=beside.as_text())
     checks = RowChecks(opened.label, table.num_rows, on_error)
     scores = _scores(checks, table, flat)

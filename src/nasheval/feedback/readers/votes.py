@@ -80,6 +80,7 @@ def read_votes(
         text=("prompt" if schema.prompt else None) if text == "auto" else text,
         join=join,
         categorical=categorical,
+        named=schema.names,
         roles={
             "context_id": context_id,
             "voter": voter or _if_there(schema.voter, opened),
@@ -90,7 +91,7 @@ def read_votes(
         prompt=schema.prompt,
         json_text=schema.name == ARENA_55K.name,
     )
-    table = opened.read([*schema.verdict, *beside.columns()], text=schema.names | beside.as_text())
+    table = opened.read([*schema.verdict, *beside.columns()], text=beside.as_text())
     checks = RowChecks(opened.label, table.num_rows, on_error)
     first, second = (names_in(table, name, opened.label) for name in (schema.first, schema.second))
     sides = _sides(checks, first, second, schema, agents)
