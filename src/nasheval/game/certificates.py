@@ -6,7 +6,7 @@ import numpy as np
 
 from nasheval.arrays import Floats
 from nasheval.game.compiled import compiled, spread
-from nasheval.game.linear import dot
+from nasheval.game.linear import product
 
 
 def certify(A: Floats, rho: float, pi: Floats) -> tuple[Floats, Floats]:
@@ -53,11 +53,12 @@ def certify_games(start: int, stop: int, A: Floats, rho: float, pi: Floats, gap:
     K = A.shape[1]
     payoff, lead = np.empty(K), np.empty(K)
     for g in range(start, stop):
-        most, mean, square = -1e300, 0.0, rho * dot(pi[g], pi[g], 0, K)
+        product(A[g], pi[g], payoff)
+        most, mean, square = -1e300, 0.0, 0.0
         for i in range(K):
-            payoff[i] = dot(A[g, i], pi[g], 0, K)
             most = max(most, payoff[i])
             mean += payoff[i] * pi[g, i]
+            square += rho * pi[g, i] * pi[g, i]
         gap[g] = (most - mean) + response_value(payoff, most, rho, lead) + square / 2
         kkt[g] = 0.0
         for i in range(K):

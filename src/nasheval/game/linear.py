@@ -7,6 +7,8 @@ __pycache__.
 
 from __future__ import annotations
 
+import numpy as np
+
 from nasheval.arrays import Floats, Ints
 from nasheval.game.compiled import compiled
 
@@ -15,13 +17,27 @@ from nasheval.game.compiled import compiled
 def survey_games(start: int, stop: int, A: Floats, largest: Floats, uneven: Floats) -> None:
     """Write the largest |A_ij| (NaN where one is not finite) and the largest |A_ij + A_ji| of each game."""
     for g in range(start, stop):
-        most, worst, nothing = 0.0, 0.0, 0.0
+        most, worst, finite = 0.0, 0.0, True
         for i in range(A.shape[1]):
             for j in range(i + 1):
-                most = max(most, abs(A[g, i, j]), abs(A[g, j, i]))
-                worst = max(worst, abs(A[g, i, j] + A[g, j, i]))
-                nothing += 0.0 * A[g, i, j] + 0.0 * A[g, j, i]
-        largest[g], uneven[g] = most + nothing, worst
+                size = max(abs(A[g, i, j]), abs(A[g, j, i]))
+                most, worst = max(most, size), max(worst, abs(A[g, i, j] + A[g, j, i]))
+                finite = finite and abs(A[g, i, j]) < np.inf and abs(A[g, j, i]) < np.inf
+        largest[g], uneven[g] = most if finite else np.nan, worst
+
+
+@compiled
+def size_games(start: int, stop: int, entries: Floats, largest: Floats) -> None:
+    """Write the largest of entries (n, K K) of each antisymmetric game, which is the largest |A_ij|."""
+    whole = entries.shape[1] - entries.shape[1] % 4
+    for g in range(start, stop):
+        a = entries[g]
+        m0, m1, m2, m3 = 0.0, 0.0, 0.0, 0.0  # side by side, as in `dot`
+        for i in range(0, whole, 4):
+            m0, m1, m2, m3 = max(m0, a[i]), max(m1, a[i + 1]), max(m2, a[i + 2]), max(m3, a[i + 3])
+        for i in range(whole, a.shape[0]):
+            m0 = max(m0, a[i])
+        largest[g] = max(max(m0, m1), max(m2, m3))
 
 
 @compiled
@@ -37,6 +53,18 @@ def dot(a: Floats, b: Floats, start: int, stop: int) -> float:
     for i in range(whole, stop):
         s0 += a[i] * b[i]
     return (s0 + s1) + (s2 + s3)
+
+
+@compiled
+def product(A: Floats, x: Floats, y: Floats) -> None:
+    """Write y = A x (K,) for an antisymmetric A (K, K), row by row, which is fast and skips the zeros of x."""
+    K = x.shape[0]
+    for i in range(K):
+        y[i] = 0.0
+    for j in range(K):
+        if x[j] != 0.0:
+            for i in range(K):
+                y[i] -= A[j, i] * x[j]
 
 
 @compiled

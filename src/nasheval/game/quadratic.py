@@ -12,8 +12,10 @@ from nasheval.errors import ConvergenceError
 from nasheval.game.compiled import spread
 from nasheval.game.costs import budgeted, charged, scale_of, spend_of, surcharge
 from nasheval.game.faces import least_norm
-from nasheval.game.kernels import interior_games, pivot_games, residual
-from nasheval.game.linear import survey_games
+from nasheval.game.interior import interior_games
+from nasheval.game.linear import size_games
+from nasheval.game.pivoting import pivot_games
+from nasheval.game.supports import residual
 
 _PIVOT_UP_TO = 40  # agents; beyond, the interior method is faster
 _SLIGHT = (1e-11, 5e-11, 1e-12)  # rho that stands in for none where several supports are equally good up to rounding
@@ -87,8 +89,9 @@ def _binding(A: Floats, rho: float, over: Floats, names: Ints) -> tuple[Floats, 
 
 def _to_unit_scale(A: Floats, rho: float) -> tuple[Floats, Floats]:
     """Return the games over powers of two (n,) that bring the largest of A and rho near 1; equilibria stay the same."""
-    largest, uneven = np.empty(len(A)), np.empty(len(A))
-    spread(survey_games, len(A), 2.0 * A.shape[1] ** 2, A, largest, uneven)
+    n, K = A.shape[:2]
+    largest = np.empty(n)
+    spread(size_games, n, 1.0 * K * K, np.ascontiguousarray(A).reshape(n, K * K), largest)
     size = np.maximum(largest, rho)
     powers = np.round(np.log2(np.where(size > 0, size, 1.0)))
     scale = np.exp2(np.where(np.abs(powers) > 2, powers, 0.0))
