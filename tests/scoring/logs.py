@@ -143,3 +143,13 @@ def soft(x, seed, K=4):
     score = 2 * x[:, :2] @ np.random.default_rng(seed).normal(size=(2, K))
     weight = np.exp(score)
     return weight / weight.sum(axis=1, keepdims=True)
+
+
+def best_response(x):
+    """The agent of the largest mean payoff, alone."""
+    return np.eye(4)[true_payoff(x).mean(axis=2).argmax(axis=1)]
+
+
+def worst_response(x):
+    """The agent of the smallest mean payoff, alone."""
+    return np.eye(4)[true_payoff(x).mean(axis=2).argmin(axis=1)]

@@ -7,12 +7,16 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+from scipy.special import rel_entr
 
 from nasheval.arrays import Floats, Ints
 from nasheval.payoff.clusters import FEW, Cluster, Moments, group_moments
 from nasheval.payoff.intervals import critical_value, half_widths, known_means
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.scoring.contrasts import Contrasts, against_agents, head_to_head, responses
+
+_SAME = 1e-12  # lotteries that differ by no more than rounding are the same
+_SLACK = 0.02  # of the chance that an interval fails, what its cut may take
 
 
 @dataclass(frozen=True, eq=False)
@@ -23,7 +27,9 @@ class Contest:
     antisymmetric. `against[p, j]` estimates E[e_j' A pi_p], what agent j, playing alone everywhere, wins against p.
     Intervals of `value` hold for all pairs of policies together, those of `against` for all agents against one policy;
     in contests by group, for all groups too. They rest on Student's t where few contexts (or voters) bear on a value,
-    are [-1, 1] where fewer than two effective ones do, and are widened by what pairs that no menu holds could add.
+    are widened by what pairs that no menu holds could add, and are cut to what policies that differ no more than these
+    can win from each other at all (`most_at_stake`); that is all there is where fewer than two effective clusters bear
+    on a value.
 
     Args:
         name: of the group.
@@ -216,17 +222,39 @@ class _Means:
 def _means(values: Contrasts, code: Ints, n_groups: int, how: Inference) -> list[_Means]:
     family = group_moments(values, code, n_groups, how.cluster)
     c = critical_value(family, how.confidence, how.seed)
+    slack = (1 - how.confidence) * _SLACK / max(1, n_groups * values.n_pairs)
     found = []
     for g, moments in enumerate(family):
         inside = values.used & (code == g)
-        nothing = ~values.apart[inside].any(axis=0)
+        reach = values.reach[inside]
+        same = reach.max(axis=0) <= _SAME
+        n = np.inf if moments.cluster == "voter" else moments.n_contexts
+        most = most_at_stake(reach.mean(axis=0), n, slack)
         untold = np.zeros(values.n_pairs) if values.untold is None else values.untold[inside].mean(axis=0)
-        half = np.where(nothing, 0.0, half_widths(moments, c)) + untold
-        error = np.where(nothing, 0.0, np.where(known_means(moments), moments.error, np.inf))
-        mean = np.where(nothing, 0.0, moments.mean)
-        low, high = (np.clip(mean + side, -1, 1) for side in (-half, half))
+        half = np.where(same, 0.0, half_widths(moments, c) + untold)
+        error = np.where(same, 0.0, np.where(known_means(moments), moments.error, np.inf))
+        mean = np.where(same, 0.0, moments.mean)
+        low, high = (np.clip(mean + side, -most, most) for side in (-half, half))
         found.append(_Means(moments, mean, error, low, high, untold))
     return found
+
+
+def most_at_stake(reach: Floats, n: float, slack: float) -> Floats:
+    """Return upper bounds on means of numbers from 0 to 1, (C,), given their means over n contexts (Chernoff).
+
+    Args:
+        reach: (C,) sample means.
+        n: contexts; infinite where they are not a sample.
+        slack: the chance that a bound fails.
+    """
+    if not np.isfinite(n):
+        return reach
+    low, high = reach.copy(), np.ones(len(reach))
+    for _ in range(60):  # the divergence of Bernoulli(reach) from Bernoulli(middle) grows with middle
+        middle = (low + high) / 2
+        inside = rel_entr(reach, middle) + rel_entr(1 - reach, 1 - middle) <= -np.log(slack) / n
+        low, high = np.where(inside, middle, low), np.where(inside, high, middle)
+    return high
 
 
 def _nothing(one: _Means) -> _Means:

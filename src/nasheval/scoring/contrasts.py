@@ -17,7 +17,6 @@ from nasheval.arrays import Bools, Floats, Ints
 from nasheval.payoff.pseudo import PseudoOutcomes
 
 _CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
-_SAME = 1e-12  # lotteries that differ by no more than rounding are the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,13 +27,14 @@ class Contrasts(PseudoOutcomes):
 
     Args:
         surface: (n_contexts, C) the plug-in values out of fold.
-        apart: (n_contexts, C) whether the two lotteries differ; where they never do, the value is 0 and known.
+        reach: (n_contexts, C) a bound on the size of the value whatever the payoffs, from 0 to 1: lotteries that hardly
+            differ cannot win much from each other.
         untold: (n_contexts, C) sum of |W_jk| over the pairs that no menu holds, whose payoff may be anything from -1 to
             1; None where menus hold all pairs.
     """
 
     surface: Floats
-    apart: Bools
+    reach: Floats
     untold: Floats | None
 
     @property
@@ -73,9 +73,10 @@ def head_to_head(pseudo: PseudoOutcomes, lotteries: Floats, response: Floats) ->
     weight = (first[a] * second[b] - second[a] * first[b]).T
     rows, value = np.nonzero(weight)
     surface = np.stack([(lotteries[p] * response[q]).sum(axis=1) for p, q in zip(a, b, strict=True)], axis=1)
-    apart = np.stack([np.abs(lotteries[p] - lotteries[q]).max(axis=1) for p, q in zip(a, b, strict=True)], axis=1)
-    untold = _untold(pseudo, lotteries, a, b)
-    return _contrasts(pseudo, rows, value, weight[rows, value], surface, apart > _SAME, untold)
+    differ = np.stack([np.abs(lotteries[p] - lotteries[q]).sum(axis=1) / 2 for p, q in zip(a, b, strict=True)], axis=1)
+    # With m what two lotteries share, a = m + s and b = m + t: a' A b = (s - t)' A m + s' A t, since m' A m = 0.
+    reach = np.minimum(differ, 1) * (2 - np.minimum(differ, 1))
+    return _contrasts(pseudo, rows, value, weight[rows, value], surface, reach, _untold(pseudo, lotteries, a, b))
 
 
 def against_agents(pseudo: PseudoOutcomes, lottery: Floats, response: Floats) -> Contrasts:
@@ -91,7 +92,7 @@ def against_agents(pseudo: PseudoOutcomes, lottery: Floats, response: Floats) ->
     bears = weight != 0
     never = _never(pseudo, lottery.shape[1])
     untold = lottery @ never if never.any() else None
-    return _contrasts(pseudo, rows[bears], value[bears], weight[bears], response, 1 - lottery > _SAME, untold)
+    return _contrasts(pseudo, rows[bears], value[bears], weight[bears], response, 1 - lottery, untold)
 
 
 def _contrasts(
@@ -100,7 +101,7 @@ def _contrasts(
     value: Ints,
     weight: Floats,
     surface: Floats,
-    apart: Bools,
+    reach: Floats,
     untold: Floats | None,
 ) -> Contrasts:
     """Return values whose verdicts are some rows of the log's, (v,), each with its value and weight."""
@@ -116,7 +117,7 @@ def _contrasts(
         share=pseudo.share[rows],
         used=pseudo.used,
         surface=surface,
-        apart=apart,
+        reach=reach,
         untold=untold,
     )
 

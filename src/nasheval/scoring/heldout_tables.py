@@ -26,7 +26,7 @@ def round_robin_table(title: str, contest: Contest) -> Table:
          f"{contest.effective[p, q]:,.0f}", _told(contest.lower[p, q], contest.error[p, q]))
         for p, q in zip(first[order], second[order], strict=True)
     ]  # fmt: skip
-    numbers = ("value", "error", "lower", "upper", f"effective {contest.cluster}s", "verdict")
+    numbers = ("value", "error", "lower", "upper", "effective n", "verdict")
     return listing(title, ("policy", "over"), numbers, rows, len(rows))
 
 
