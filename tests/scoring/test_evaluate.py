@@ -54,6 +54,39 @@ def test_unfitted_policies_share_one_stage1_of_the_training_log():
     np.testing.assert_allclose(again.value, found.value)
 
 
+class Slow(Constant):
+    """A learner that takes an effort."""
+
+    def fit(self, stage1, effort=None):
+        assert effort.seed == 3
+        return super().fit(stage1)
+
+
+class Estimator:
+    """What a fitted estimator looks like: its policy is an attribute."""
+
+    def __init__(self, policy=None):
+        if policy is not None:
+            self.policy_ = policy
+
+    def fit(self, log):
+        raise AssertionError("must not be fitted again")
+
+    def predict_proba(self, contexts):
+        return self.policy_.predict_proba(contexts)
+
+
+def test_learners_that_take_long_and_fitted_estimators_are_understood():
+    train, _ = duels(np.random.default_rng(7), 100)
+    test, _ = duels(np.random.default_rng(8), 200)
+    inside = Fixed("abcd", lambda x: soft(x, 1))
+    policies = {"slow": Slow(), "ours": Estimator(inside), "inside": inside}
+    found = evaluate(policies, test, train=train, propensity="marginal", seed=3, **FAST)
+    assert found.compare("ours", "inside") == "ours and inside agree at every context"
+    with pytest.raises(InputError, match="'ours' is not fitted; call its fit"):
+        evaluate({"ours": Estimator()}, test, train=train, **FAST)
+
+
 def test_it_does_the_same_again():
     log, _ = duels(np.random.default_rng(9), 300)
     policies = {"one": Fixed("abcd", lambda x: soft(x, 1)), "two": Fixed("abcd", lambda x: soft(x, 2))}

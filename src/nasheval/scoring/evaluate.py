@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -66,7 +67,7 @@ def evaluate(
         n_jobs: threads or processes of the nuisances.
         verbose: show a progress bar, where there is a terminal.
     """
-    _check(policies, test, train)
+    policies = _checked(policies, test, train)
     checked_level(confidence)
     if by is not None:
         context_groups(test, by, np.ones(test.n_contexts, bool))  # say what is wrong before an hour of fitting
@@ -82,22 +83,33 @@ def evaluate(
     return score(pseudo, lotteries, by=by, costs=costs, cluster=cluster, confidence=confidence, seed=seed)
 
 
-def _check(policies: Mapping[str, Any], test: Log, train: Log | Stage1 | None) -> None:
+def _checked(policies: Any, test: Log, train: Log | Stage1 | None) -> dict[str, Policy | PolicyLearner]:
+    """Return the policies, those inside fitted estimators taken out; raise for what cannot be evaluated."""
     if not isinstance(policies, Mapping) or not policies:
         raise InputError(f"policies is {policies!r}; accepted is a mapping of names to at least one policy.")
-    for name, policy in policies.items():
-        if not isinstance(policy, Policy | PolicyLearner):
-            raise InputError(
-                f"The policy {name!r} is {policy!r}; accepted is something with agents and predict_proba, or unfitted, "
-                f"with fit."
-            )
-    unfitted = [name for name, policy in policies.items() if not isinstance(policy, Policy)]
+    found = {name: _usable(name, policy) for name, policy in policies.items()}
+    unfitted = [name for name, policy in found.items() if not isinstance(policy, Policy)]
     if unfitted and train is None:
         raise InputError(f"{', '.join(unfitted)}: not fitted, and train is None; give the log to fit on (train=...).")
     if test is (train.log if isinstance(train, Stage1) else train):
         raise InputError("train and test are the same log; split it first: train, test = log.split(0.8).")
     if not test.n_records:
         raise InputError("test has no records, so it says nothing about any policy; give a log with some.")
+    return found
+
+
+def _usable(name: str, policy: Any) -> Policy | PolicyLearner:
+    inside = getattr(policy, "policy_", policy)  # that of a fitted estimator
+    if isinstance(inside, Policy):
+        return inside
+    if callable(getattr(inside, "predict_proba", None)):
+        raise InputError(f"{name!r} is not fitted; call its fit on the training log first.")
+    if isinstance(inside, PolicyLearner):
+        return inside
+    raise InputError(
+        f"The policy {name!r} is {policy!r}; accepted is something with agents and predict_proba, or with fit where it "
+        f"is still to be fitted."
+    )
 
 
 @dataclass(frozen=True)
@@ -125,7 +137,17 @@ class _Work:
         if all(isinstance(policy, Policy) for policy in policies.values()):
             return dict(policies)
         stage1 = self.stage1(train) if isinstance(train, Log) else train
-        return {name: policy if isinstance(policy, Policy) else policy.fit(stage1) for name, policy in policies.items()}
+        return {
+            name: policy if isinstance(policy, Policy) else self._fit(policy, stage1)
+            for name, policy in policies.items()
+        }
+
+    def _fit(self, learner: Any, stage1: Stage1 | None) -> Policy:
+        """Fit one policy; those that take long take an effort."""
+        takes = "effort" in signature(learner.fit).parameters
+        effort = replace(self.effort, advance=lambda share: None)  # the bar is that of the nuisances
+        fitted: Policy = learner.fit(stage1, effort=effort) if takes else learner.fit(stage1)
+        return fitted
 
 
 def lotteries_of(name: str, policy: Policy, log: Log) -> Floats:
