@@ -1,0 +1,75 @@
+"""`ExactPolicy`: solve the estimated game at each context."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nasheval.arrays import Floats
+from nasheval.contexts.encoder import ContextEncoder
+from nasheval.contexts.table import as_table
+from nasheval.game.costs import SoftBudget
+from nasheval.game.regularizers import L2, Regularizer
+from nasheval.game.solver import solve
+from nasheval.nuisance.learners import Effort, Features
+from nasheval.payoff.second_stage import PayoffModel
+from nasheval.payoff.stage1 import Stage1
+from nasheval.policy.base import those_up
+from nasheval.policy.terms import AnyCosts, Terms
+
+_CELLS = 1 << 22  # payoffs held for one chunk of contexts: 32 MB as float64
+
+
+@dataclass(frozen=True, eq=False)
+class ExactPolicy:
+    """The equilibrium of the estimated game at each context (Eq. contextual-equilibrium), certified by its gap.
+
+    Args:
+        regularizer: L2(rho) or Entropy(tau).
+        costs: {agent: cost}, or {agent: context column that holds it}, in your units.
+        cost_weight: weight of costs scaled to [0, 1] over all agents (Eq. routerbench-cost-regularizer).
+        budget: the most a lottery may cost in expectation at a context, in your units; or a SoftBudget.
+    """
+
+    regularizer: Regularizer = L2()  # noqa: RUF009 (frozen)
+    costs: AnyCosts | None = None
+    cost_weight: float = 0.0
+    budget: float | SoftBudget | None = None
+
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> ExactEquilibria:
+        """Return the policy; nothing is learned beyond Stage 1, but costs and budget are checked on its contexts."""
+        terms = Terms(self.regularizer, self.costs, self.cost_weight, self.budget)
+        everyone = np.ones(len(stage1.agents), bool)
+        terms.omega(terms.costs_at(stage1.agents, stage1.log.contexts), stage1.log.n_contexts, everyone)
+        return ExactEquilibria(stage1.agents, stage1.encoder, stage1.payoff, terms)
+
+
+@dataclass(frozen=True, eq=False)
+class ExactEquilibria:
+    """Solves the estimated game at each context that it is asked about.
+
+    Args:
+        agents: names of the K agents.
+        encoder: contexts -> features.
+        payoff: A(x).
+        terms: regulariser, costs and budget.
+    """
+
+    agents: tuple[str, ...]
+    encoder: ContextEncoder
+    payoff: PayoffModel
+    terms: Terms
+
+    def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
+        """Return (n, K) lotteries; `agents` are those that are up, and the game is solved among them."""
+        up, table = those_up(self.agents, agents), as_table(contexts)
+        X = Features.of(self.encoder, table)
+        omega = self.terms.omega(self.terms.costs_at(self.agents, table), len(X), up)
+        found, step = np.zeros((len(X), len(up))), max(1, _CELLS // len(up) ** 2)
+        for start in range(0, len(X), step):
+            rows = np.arange(start, min(start + step, len(X)))
+            games = self.payoff.predict(X[rows])[:, up][:, :, up]
+            found[start : start + step, up] = solve(games, regularizer=omega.at(rows)).strategy
+        return found

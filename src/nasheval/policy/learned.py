@@ -1,0 +1,225 @@
+"""`LearnedPolicy`: a network that maps a context to its equilibrium, trained with the gap loss.
+
+| file | holds |
+| --- | --- |
+| `learned_contexts` | the contexts it is trained at, with their games |
+| `learned_network` | context -> lottery |
+| `learned_training` | Adam on the gap loss, early stopping |
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import product
+from typing import Any, Literal
+
+import numpy as np
+
+from nasheval.arrays import Floats
+from nasheval.contexts.table import as_table
+from nasheval.errors import InputError
+from nasheval.game.costs import HardBudget, SoftBudget
+from nasheval.game.regularizers import L2, Entropy, Regularizer
+from nasheval.nuisance.learners import Advance, Effort
+from nasheval.payoff.stage1 import Stage1
+from nasheval.policy.base import those_up
+from nasheval.policy.exact import ExactEquilibria, ExactPolicy
+from nasheval.policy.learned_contexts import Games, gather
+from nasheval.policy.learned_network import Network, Output
+from nasheval.policy.learned_training import Recipe, Schedule, Training, affordable, train
+from nasheval.policy.terms import AnyCosts
+
+Tell = Callable[[float, float], None]  # the share of the work done since the last call, and the held-out gap now
+_CONTEXTS = 70_000  # with mixtures, unless the log has more
+_SEEN = 840_000  # contexts seen in all, over all epochs
+# What each search tries: hidden, rate, weight_decay, batch (Table gap-loss-ht-grid).
+_WIDTHS = ((64, 64), (128, 128), (256, 256))
+_GRIDS: dict[str, dict[str, Sequence[Any]]] = {
+    "fast": {"hidden": _WIDTHS},
+    "paper": {
+        "hidden": _WIDTHS, "rate": (1e-4, 3e-4, 1e-3), "weight_decay": (0.0, 1e-5, 1e-4), "batch": (128, 256)
+    },
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedPolicy:
+    """A network trained on the empirical gap loss over the estimated games (Eq. empirical-gap-loss).
+
+    It answers without asking the payoff model or solving a game. Asked among some of the agents only, it is bypassed:
+    it knows the game among all of them, so the estimated game among those that are up is solved exactly.
+
+    Args:
+        regularizer: L2(rho) or Entropy(tau).
+        costs: {agent: cost}, or {agent: context column that holds it}, in your units.
+        cost_weight: weight of costs scaled to [0, 1] over all agents (Eq. routerbench-cost-regularizer).
+        budget: the most a lottery may cost in expectation at a context, in your units; or a SoftBudget.
+        output: "softmax" (the paper's), or "sparsemax", which gives exact zeros; None: "softmax" under an entropy,
+            whose equilibria have none, else "sparsemax".
+        hidden, waves, rate, weight_decay, batch, patience, schedule: see `Recipe`.
+        epochs: most passes over the contexts; None: as many as show about 840,000 contexts, at least 4.
+        augment: extra contexts, drawn between training contexts; None: as many as make 70,000 with the log's own.
+        held_out: share of the log's contexts that choose the best epoch.
+        tune: None, or a search by held-out gap: "fast" over three widths, "paper" over the paper's 54 settings.
+    """
+
+    regularizer: Regularizer = L2()  # noqa: RUF009 (frozen)
+    costs: AnyCosts | None = None
+    cost_weight: float = 0.0
+    budget: float | SoftBudget | None = None
+    output: Output | None = None
+    hidden: tuple[int, ...] = (256, 256)
+    waves: int = 256
+    rate: float = 1e-3
+    weight_decay: float = 1e-5
+    batch: int = 256
+    epochs: int | None = None
+    patience: int = 30
+    schedule: Schedule = "annealed"
+    augment: int | None = None
+    held_out: float = 0.1
+    tune: Literal["fast", "paper"] | None = None
+
+    def __post_init__(self) -> None:
+        if self.tune is not None and self.tune not in _GRIDS:
+            raise InputError(f"tune is {self.tune!r}; accepted are None, 'fast' and 'paper'.")
+        if self.augment is not None and self.augment < 0:
+            raise InputError(f"augment is {self.augment!r}; accepted is a whole number of 0 or more, or None.")
+        if not 0 < self.held_out < 1:
+            raise InputError(f"held_out is {self.held_out!r}; accepted is a share between 0 and 1.")
+        self._recipe(_CONTEXTS)  # its settings are checked there
+
+    @classmethod
+    def paper(cls, **options: Any) -> LearnedPolicy:
+        """Return the paper's: two ReLU layers, softmax, Adam at a constant rate, its grid, nothing of ours."""
+        printed = {"output": "softmax", "waves": 0, "schedule": "constant", "epochs": 500, "augment": 0}
+        return cls(**{**printed, "tune": "paper", **options})
+
+    def fit(self, stage1: Stage1, effort: Effort | None = None, *, show: bool = False) -> LearnedEquilibria:
+        """Return the trained policy.
+
+        Args:
+            effort: seed, threads, device, and who is told of progress.
+            show: draw a progress bar with the held-out gap.
+        """
+        exact = ExactPolicy(self.regularizer, self.costs, self.cost_weight, self.budget).fit(stage1)
+        work = effort or Effort()
+        games = self._games(stage1, exact, work)
+        with _bar(work.advance, show=show) as tell:
+            found = list(self._trained(games, exact, work, tell))
+        network, training = min(found, key=lambda one: one[1].gap)
+        return LearnedEquilibria(exact, network, training, tuple(tried for _, tried in found))
+
+    def _games(self, stage1: Stage1, exact: ExactEquilibria, effort: Effort) -> Games:
+        X = stage1.nuisances.X
+        return gather(
+            stage1.payoff,
+            stage1.encoder,
+            X,
+            exact.terms.costs_at(stage1.agents, stage1.log.contexts),
+            extra=max(0, _CONTEXTS - len(X)) if self.augment is None else self.augment,
+            held_out=self.held_out,
+            rng=np.random.default_rng(effort.seed),
+        )
+
+    def _trained(
+        self, games: Games, exact: ExactEquilibria, effort: Effort, tell: Tell
+    ) -> Iterator[tuple[Network, Training]]:
+        K, n = len(exact.agents), len(games.x)
+        omega = exact.terms.omega(games.costs, n, np.ones(K, bool))
+        recipes = list(self._recipes(n))
+        for recipe in recipes:
+            part = 1.0 / (len(recipes) * recipe.epochs)
+
+            def watch(epoch: int, gap: float, part: float = part) -> None:
+                tell(part, gap)
+
+            network, training = train(
+                games,
+                omega,
+                recipe,
+                agents=K,
+                seed=effort.seed,
+                device=effort.device,
+                threads=max(1, effort.n_jobs),
+                watch=watch,
+            )
+            tell(part * (recipe.epochs - len(training.gaps)), training.gap)  # what early stopping spared
+            yield network, training
+
+    def _recipe(self, contexts: int) -> Recipe:
+        return Recipe(
+            output=self.output or ("softmax" if isinstance(self.regularizer, Entropy) else "sparsemax"),
+            hidden=tuple(self.hidden),
+            waves=self.waves,
+            rate=self.rate,
+            weight_decay=self.weight_decay,
+            batch=self.batch,
+            epochs=max(4, round(_SEEN / max(1, contexts))) if self.epochs is None else self.epochs,
+            patience=self.patience,
+            schedule=self.schedule,
+        )
+
+    def _recipes(self, contexts: int) -> Iterator[Recipe]:
+        grid = _GRIDS[self.tune] if self.tune else {}
+        for values in product(*grid.values()):
+            yield replace(self._recipe(contexts), **dict(zip(grid, values, strict=True)))
+
+
+@dataclass(frozen=True, eq=False)
+class LearnedEquilibria:
+    """A trained network, with the exact policy beside it.
+
+    Args:
+        exact: solves the game among some of the agents.
+        network: context -> lottery among all agents; its `to_arrays` and `from_arrays` are for files.
+        training: how it was trained.
+        tried: the same for every setting of a search.
+    """
+
+    exact: ExactEquilibria
+    network: Network
+    training: Training
+    tried: tuple[Training, ...] = ()
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Names of the K agents."""
+        return self.exact.agents
+
+    def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
+        """Return (n, K) lotteries.
+
+        Args:
+            contexts: n contexts.
+            agents: those that are up; unless all are, the network is bypassed and their game is solved exactly.
+        """
+        up, table = those_up(self.agents, agents), as_table(contexts)
+        if not up.all():
+            return self.exact.predict_proba(table, agents=agents)
+        lotteries = self.network.lotteries(self.exact.encoder.encode(table, form="network"))
+        omega = self.exact.terms.omega(self.exact.terms.costs_at(self.agents, table), len(lotteries), up)
+        if isinstance(omega, HardBudget):
+            lotteries = affordable(lotteries, omega.costs, omega.limit)
+        return lotteries
+
+
+@contextmanager
+def _bar(advance: Advance, *, show: bool) -> Iterator[Tell]:
+    """Yield a function that takes the share of the work done and the held-out gap, and tells whoever wants to know."""
+    if not show:
+        yield lambda share, gap: advance(share)
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("policy", total=1.0)
+
+        def tell(share: float, gap: float) -> None:
+            advance(share)
+            bar.update(task, advance=share, description=f"policy, held-out gap {gap:.5f}")
+
+        yield tell

@@ -1,0 +1,109 @@
+"""The contexts that a policy is trained at: the log's own, and mixtures of them, since A(x) can be asked anywhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from nasheval.arrays import Bools, Floats, Ints
+from nasheval.contexts.columns import NumericColumn
+from nasheval.contexts.encoder import ContextEncoder
+from nasheval.nuisance.learners import Features
+from nasheval.payoff.second_stage import PayoffModel
+
+_CELLS = 1 << 27  # payoffs held in all: 512 MB as float32
+
+
+@dataclass(frozen=True, eq=False)
+class Games:
+    """Contexts with the games to play there.
+
+    Args:
+        x: (N, inputs) float32, encoded for a network.
+        pairs: (N, n_pairs) float32, A_jk(x) for j < k.
+        costs: (K,) or (N, K), or None.
+        held: (N,) which contexts are held out; never a mixture.
+    """
+
+    x: Floats
+    pairs: Floats
+    costs: Floats | None
+    held: Bools
+
+
+def gather(
+    payoff: PayoffModel,
+    encoder: ContextEncoder,
+    X: Features,
+    costs: Floats | None,
+    *,
+    extra: int,
+    held_out: float,
+    rng: np.random.Generator,
+) -> Games:
+    """Ask the payoff model at the contexts of a log and at mixtures of those that are not held out.
+
+    Where all would not fit into 512 MB, contexts are drawn first, then mixtures are left out.
+
+    Args:
+        X: the n contexts of the log.
+        costs: (K,) or (n, K), or None.
+        extra: number of mixtures.
+        held_out: share of contexts that choose the best epoch.
+    """
+    order = rng.permutation(len(X))[: max(2, _CELLS // max(1, len(payoff.covered)))]
+    check, train = np.split(order, [min(len(order) - 1, max(1, round(held_out * len(order))))])
+    extra = min(extra, _CELLS // max(1, len(payoff.covered)) - len(order)) if len(train) > 1 else 0
+    own = np.concatenate([check, train])
+    one, other, share = train[:0], train[:0], np.zeros(0)
+    if extra > 0:
+        one, other = rng.choice(train, extra), rng.choice(train, extra)
+        share = rng.uniform(0.5, 1.0, extra)
+    mixed = mixtures(X, mixable(encoder), one, other, share)
+    if costs is not None and costs.ndim == 2:
+        weight = share[:, None]
+        costs = np.concatenate([costs[own], weight * costs[one] + (1 - weight) * costs[other]])
+    asked = [payoff.predict_pairs(part).astype(np.float32) for part in (X[own], mixed)]
+    return Games(
+        np.ascontiguousarray(np.concatenate([X.network[own], mixed.network]), np.float32),
+        np.concatenate(asked),
+        costs,
+        np.arange(len(own) + len(one)) < len(check),
+    )
+
+
+def mixable(encoder: ContextEncoder) -> tuple[Bools, Ints]:
+    """Return which columns for trees can be mixed, (p,), and for each column for networks which of them it is, (q,).
+
+    Numbers and text vectors can; what is not one of them has -1.
+    """
+    p, q = (len(encoder.feature_names(form)) for form in ("trees", "network"))
+    numeric, source = np.zeros(p, bool), np.full(q, -1)
+    place = 0
+    for column, fitted in enumerate(encoder.columns):
+        if isinstance(fitted, NumericColumn):
+            numeric[column], source[place] = True, column
+        place += len(fitted.names("network"))
+    numeric[len(encoder.columns) :], source[place:] = True, np.arange(len(encoder.columns), p)
+    return numeric, source
+
+
+def mixtures(X: Features, columns: tuple[Bools, Ints], one: Ints, other: Ints, share: Floats) -> Features:
+    """Return contexts share * X[one] + (1 - share) * X[other], (m,), the same in both forms.
+
+    Columns that cannot be mixed, and numbers that one of the two lacks, are those of `one`.
+
+    Args:
+        columns: as `mixable` gives them.
+    """
+    numeric, source = columns
+    both = numeric & np.isfinite(X.trees[one]) & np.isfinite(X.trees[other])
+    weight = np.where(both, share[:, None], 1.0).astype(np.float32)
+    at_network = np.where(source >= 0, weight[:, source], np.float32(1.0))
+    return Features(
+        np.where(both, weight * X.trees[one] + (1 - weight) * X.trees[other], X.trees[one]),
+        at_network * X.network[one] + (1 - at_network) * X.network[other],
+        X.categorical,
+        X.names,
+    )

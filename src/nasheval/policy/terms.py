@@ -1,0 +1,116 @@
+"""What a game is played under, beside its payoffs: regulariser, costs and budget, in the user's words."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import ArrayLike
+
+from nasheval.arrays import Bools, Floats
+from nasheval.contexts.table import as_table
+from nasheval.contexts.values import numbers
+from nasheval.errors import InputError
+from nasheval.game.checks import scaled_to_one
+from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget
+from nasheval.game.gaps import composed
+from nasheval.game.regularizers import L2, Entropy, Regularizer
+from nasheval.policy.rules import costs_in_order
+
+# {agent: cost}, or {agent: the context column that holds its cost}, or costs in the order of the agents.
+AnyCosts: TypeAlias = "Mapping[str, float | str] | ArrayLike"
+
+
+@dataclass(frozen=True, eq=False)
+class Terms:
+    """The terms of the game at every context.
+
+    Args:
+        regularizer: L2(rho) or Entropy(tau).
+        costs: what each agent costs, in the user's units: {agent: number}, or {agent: context column} where some cost
+            varies by context.
+        cost_weight: weight of costs scaled to [0, 1] over all agents (Eq. routerbench-cost-regularizer).
+        budget: the most a lottery may cost in expectation at a context (Eq. hard-budget-equilibrium), or a SoftBudget.
+    """
+
+    regularizer: Regularizer
+    costs: AnyCosts | None = None
+    cost_weight: float = 0.0
+    budget: float | SoftBudget | None = None
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.cost_weight < np.inf:
+            raise InputError(f"cost_weight is {self.cost_weight!r}; accepted is a finite number of 0 or more.")
+
+    def costs_at(self, agents: tuple[str, ...], contexts: object) -> Floats | None:
+        """Return what the K agents cost: (K,), or (n, K) where cost varies by context; None without costs."""
+        if self.costs is None:
+            return None
+        named = self.costs if isinstance(self.costs, Mapping) else {}
+        columns = {agent: cost for agent, cost in named.items() if isinstance(cost, str)}
+        if not columns:
+            return costs_in_order(self.costs, agents)  # type: ignore[arg-type]  # no strings are left in it
+        fixed = costs_in_order({a: 0.0 if a in columns else float(c) for a, c in named.items()}, agents)
+        table = as_table(contexts)
+        found = np.tile(fixed, (table.num_rows, 1))
+        for agent, column in columns.items():
+            found[:, agents.index(agent)] = _column(table, agent, column)
+        return found
+
+    def omega(self, costs: Floats | None, n: int, up: Bools) -> Regularizer:
+        """Return the regulariser of n games among the k agents that are up.
+
+        Costs are scaled over all agents, so that the price of one does not depend on which others are up.
+
+        Args:
+            costs: of all agents, as `costs_at` gives them.
+            up: (K,) which agents are up.
+        """
+        base, k = restricted(self.regularizer, up), int(up.sum())
+        if costs is None:
+            return composed(base, None, self.cost_weight, self.budget, n, k)
+        if self.cost_weight:
+            base = LinearCost(base, (self.cost_weight * scaled_to_one(costs))[..., up])
+        return composed(base, costs[..., up], 0.0, self.budget, n, k)
+
+
+def restricted(omega: Regularizer, up: Bools) -> Regularizer:
+    """Return the regulariser among the agents that are up, (K,)."""
+    match omega:
+        case Entropy(reference=reference) if reference is not None:
+            kept = np.asarray(reference, float)[..., up]
+            return Entropy(omega.tau, kept / kept.sum(-1, keepdims=True))
+        case LinearCost():
+            return LinearCost(restricted(omega.base, up), omega.prices[..., up])
+        case ConvexCost() | HardBudget():
+            return replace(omega, base=restricted(omega.base, up), costs=omega.costs[..., up])
+    return omega
+
+
+def strengthened(omega: Regularizer, strength: float) -> Regularizer:
+    """Return the regulariser with a strength of at least `strength`."""
+    match omega:
+        case L2():
+            return L2(max(omega.rho, strength))
+        case Entropy():
+            return replace(omega, tau=max(omega.tau, strength))
+        case LinearCost() | ConvexCost() | HardBudget():
+            changed: Any = replace(omega, base=strengthened(omega.base, strength))
+            return changed  # type: ignore[no-any-return]
+    return omega
+
+
+def _column(table: pa.Table, agent: str, column: str) -> Floats:
+    if column not in table.column_names:
+        raise InputError(
+            f"costs says that column {column!r} holds what {agent!r} costs; the contexts have "
+            f"{', '.join(map(repr, table.column_names)) or 'no columns'}. Add it, or give a number."
+        )
+    values = np.asarray(numbers(column, table[column]), float)
+    if not np.isfinite(values).all():
+        row = int(np.flatnonzero(~np.isfinite(values))[0])
+        raise InputError(f"Column {column!r}, what {agent!r} costs, is missing or infinite at context {row}.")
+    return values
