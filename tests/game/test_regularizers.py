@@ -124,3 +124,8 @@ def test_the_search_finds_crossings_of_every_kind() -> None:
     np.testing.assert_allclose(low, roots, atol=1e-5)
     np.testing.assert_allclose(high, roots, atol=1e-5)
     assert low[4] < 0.7 <= high[4]  # a jump stays between the ends
+
+
+def test_a_hard_budget_below_every_cost_is_an_error() -> None:
+    with pytest.raises(InputError, match=r"as little as the budget 0.1: the cheapest agent costs 0.5"):
+        HardBudget(L2(0.3), np.array([[0.0, 1.0], [0.5, 2.0]]), 0.1)

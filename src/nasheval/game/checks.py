@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nasheval.arrays import Floats
+from nasheval.arrays import Bools, Floats
 from nasheval.errors import InputError
 
 _UNEVEN = {np.dtype(np.float32): 1e-6, np.dtype(np.float16): 1e-3}  # how far A may be from -A^T; 1e-9 for others
@@ -39,6 +39,20 @@ def costs_of(costs: ArrayLike, n: int, K: int) -> Floats:
     if not np.isfinite(c).all():
         raise InputError("costs holds NaN or an infinity; every agent needs a finite cost.")
     return c
+
+
+def agents_up(available: ArrayLike, n: int, K: int) -> Bools:
+    """Return which agents are up in each game, (n, K)."""
+    up = np.asarray(available)
+    if up.dtype != np.bool_ or up.shape not in ((K,), (n, K)):
+        raise InputError(
+            f"available has shape {up.shape} and holds {up.dtype}; with {n} games of {K} agents it is ({K},) or "
+            f"({n}, {K}), True where the agent is up."
+        )
+    up = np.broadcast_to(up, (n, K))
+    for g in np.flatnonzero(~up.any(-1)):
+        raise InputError(f"No agent is up in game {g}: available is False for all {K}. At least one must be True.")
+    return up
 
 
 def scaled_to_one(costs: Floats) -> Floats:

@@ -11,9 +11,9 @@ from typing import Protocol, TypeAlias, cast
 
 import numpy as np
 
-from nasheval.arrays import Floats, Ints
+from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
-from nasheval.game.regularizers import Regularizer
+from nasheval.game.regularizers import Regularizer, columns_of
 from nasheval.game.search import crossing, raised
 
 # Lotteries (m, K) of the problems rows (m,) when agents pay prices (m, K): answer(prices, rows).
@@ -85,6 +85,10 @@ class LinearCost:
         """Return the same for the games `rows` of a batch."""
         return LinearCost(self.base.at(rows), rows_of(self.prices, rows))
 
+    def among(self, agents: Ints) -> LinearCost:
+        """Return the same for lotteries over the agents (n, k) of each game only."""
+        return LinearCost(self.base.among(agents), columns_of(self.prices, agents))
+
     def value(self, pi: Floats) -> Floats:
         """Return Omega(pi), (...)."""
         return self.base.value(pi) + spend_of(self.prices, pi)
@@ -121,6 +125,10 @@ class ConvexCost:
         """Return the same for the games `rows` of a batch."""
         return ConvexCost(self.base.at(rows), rows_of(self.costs, rows), self.disutility)
 
+    def among(self, agents: Ints) -> ConvexCost:
+        """Return the same for lotteries over the agents (n, k) of each game only."""
+        return ConvexCost(self.base.among(agents), columns_of(self.costs, agents), self.disutility)
+
     def value(self, pi: Floats) -> Floats:
         """Return Omega(pi), (...)."""
         return self.base.value(pi) + self.disutility.value(spend_of(self.costs, pi))
@@ -149,6 +157,14 @@ class HardBudget:
     costs: Floats
     limit: float
 
+    def __post_init__(self) -> None:
+        cheapest = self.costs.min(-1)
+        if not (self.limit >= cheapest).all():
+            raise InputError(
+                f"No lottery costs as little as the budget {self.limit!r}: the cheapest agent costs "
+                f"{np.max(cheapest):.9g}. Give a larger budget, or a SoftBudget, which may be exceeded at a price."
+            )
+
     @property
     def kappa(self) -> float:
         """The modulus of strong convexity, that of the base."""
@@ -157,6 +173,10 @@ class HardBudget:
     def at(self, rows: Ints) -> HardBudget:
         """Return the same for the games `rows` of a batch."""
         return HardBudget(self.base.at(rows), rows_of(self.costs, rows), self.limit)
+
+    def among(self, agents: Ints) -> HardBudget:
+        """Return the same for lotteries over the agents (n, k) of each game only."""
+        return HardBudget(self.base.among(agents), columns_of(self.costs, agents), self.limit)
 
     def value(self, pi: Floats) -> Floats:
         """Return Omega(pi), (...), for lotteries within the budget."""
@@ -170,6 +190,19 @@ class HardBudget:
         """Return the best response within the budget, (..., K), by a search on its multiplier."""
         barred = surcharge(self.costs, self.limit, 4 * np.ptp(payoff, -1, keepdims=True) + 1e3 * self.kappa + 1e-9)
         return _responses(self, payoff - barred, lambda respond, c: budgeted(respond, c - self.limit)[0])
+
+
+def check_affordable(omega: Regularizer, up: Bools) -> None:
+    """Raise where no agent that is up, (n, K), fits a hard budget in omega."""
+    while isinstance(omega, LinearCost | ConvexCost | HardBudget):
+        if isinstance(omega, HardBudget):
+            cheapest = np.where(up, omega.costs, np.inf).min(-1)
+            for g in np.flatnonzero(cheapest > omega.limit):
+                raise InputError(
+                    f"No agent that is up in game {g} fits the budget {omega.limit!r}: the cheapest of them costs "
+                    f"{cheapest[g]:.9g}. Give a larger budget, or a SoftBudget, which may be exceeded at a price."
+                )
+        omega = omega.base
 
 
 def priced(answer: Answer, costs: Floats, phi: Disutility) -> Floats:

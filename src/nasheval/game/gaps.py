@@ -60,17 +60,7 @@ def composed(
         regularizer = LinearCost(regularizer, cost_weight * scaled_to_one(c))
     if isinstance(budget, SoftBudget):
         return ConvexCost(regularizer, c, budget)
-    return regularizer if budget is None else _hard(regularizer, c, budget)
-
-
-def _hard(base: Regularizer, costs: Floats, budget: float) -> HardBudget:
-    least = float(costs.min(-1).max())
-    if not budget >= least:
-        raise InputError(
-            f"No lottery costs as little as the budget {budget!r}: the cheapest agent costs {least:.9g}. "
-            "Give a larger budget, or a SoftBudget, which may be exceeded at a price."
-        )
-    return HardBudget(base, costs, float(budget))
+    return regularizer if budget is None else HardBudget(regularizer, c, float(budget))
 
 
 def gap_at(pi: Floats, payoff: Floats, omega: Regularizer) -> Floats:

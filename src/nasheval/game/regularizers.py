@@ -22,6 +22,9 @@ class Regularizer(Protocol):
     def at(self, rows: Ints) -> Regularizer:
         """Return the same for the games `rows` of a batch."""
 
+    def among(self, agents: Ints) -> Regularizer:
+        """Return the same for lotteries over the agents (n, k) of each game only."""
+
     def value(self, pi: Floats) -> Floats:
         """Return Omega(pi), (...), for lotteries pi (..., K)."""
 
@@ -54,6 +57,10 @@ class L2:
 
     def at(self, rows: Ints) -> L2:
         """Return the same for the games `rows` of a batch."""
+        return self
+
+    def among(self, agents: Ints) -> L2:
+        """Return the same for lotteries over the agents (n, k) of each game only."""
         return self
 
     def value(self, pi: Floats) -> Floats:
@@ -99,6 +106,13 @@ class Entropy:
         """Return the same for the games `rows` of a batch."""
         return self if np.asarray(self.reference).ndim < 2 else Entropy(self.tau, np.asarray(self.reference)[rows])
 
+    def among(self, agents: Ints) -> Entropy:
+        """Return the same, but for a constant, for lotteries over the agents (n, k) of each game only."""
+        if self.reference is None:
+            return self
+        kept = columns_of(np.asarray(self.reference, float), agents)
+        return Entropy(self.tau, kept / kept.sum(-1, keepdims=True))
+
     def log_reference(self, K: int) -> Floats:
         """Return log reference, (K,) or (n, K)."""
         return np.full(K, -np.log(K)) if self.reference is None else np.log(np.asarray(self.reference, float))
@@ -119,6 +133,11 @@ class Entropy:
         logits = payoff / self.tau + self.log_reference(payoff.shape[-1])
         weight = np.exp(logits - logits.max(-1, keepdims=True))
         return cast(Floats, weight / weight.sum(-1, keepdims=True))
+
+
+def columns_of(each: Floats, agents: Ints) -> Floats:
+    """Return what (K,) or (n, K) numbers say of the agents (n, k) of each game, (n, k)."""
+    return each[agents] if each.ndim == 1 else np.take_along_axis(each, agents, -1)
 
 
 def project(v: Floats) -> Floats:

@@ -8,10 +8,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nasheval.arrays import Floats, Ints
+from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import ConvergenceError
-from nasheval.game.checks import payoffs
-from nasheval.game.costs import SoftBudget
+from nasheval.game.checks import agents_up, payoffs
+from nasheval.game.costs import SoftBudget, check_affordable
 from nasheval.game.equilibria import Found, equilibria
 from nasheval.game.gaps import composed, gap_at, residual_at
 from nasheval.game.regularizers import L2, Regularizer
@@ -45,6 +45,7 @@ def solve(
     costs: ArrayLike | None = None,
     cost_weight: float = 0.0,
     budget: float | SoftBudget | None = None,
+    available: ArrayLike | None = None,
 ) -> Solution:
     """Return the equilibria of the regularised preference game (Eq. contextual-equilibrium).
 
@@ -55,17 +56,43 @@ def solve(
         cost_weight: the weight of costs scaled to [0, 1] in each game (Eq. routerbench-cost-regularizer).
         budget: the most a lottery may cost in expectation, in your units, for both players
             (Eq. hard-budget-equilibrium), or a SoftBudget (Eq. soft-budget-disutility).
+        available: (K,) or (n, K) bool, which agents are up; both players choose among those, and the others get 0.
+            Costs stay scaled over all agents, so that the price of one does not depend on which others are up.
     """
     games, largest = payoffs(A)
     n, K = games.shape[:2]
     omega = composed(regularizer, costs, cost_weight, budget, n, K)
+    up = np.ones((n, K), bool) if available is None else agents_up(available, n, K)
     if not n:
         return Solution(np.empty((0, K)), np.empty(0), np.empty(0, np.int64), np.empty(0))
-    solution = _certified(games, omega, equilibria(games, omega, np.arange(n)), largest)
+    solution = _solved(games, omega, largest, np.arange(n)) if up.all() else _among(games, omega, up)
     return solution if np.ndim(A) == 3 else _first(solution)
 
 
-def _certified(A: Floats, omega: Regularizer, found: Found, largest: Floats) -> Solution:
+def _among(A: Floats, omega: Regularizer, up: Bools) -> Solution:
+    """Return the solutions among the agents that are up (n, K): one batch of smaller games for each number of them."""
+    check_affordable(omega, up)
+    n, counts = len(A), up.sum(-1)
+    strategy, gaps, steps, kkt = np.zeros(up.shape), np.empty(n), np.empty(n, np.int64), np.empty(n)
+    price: Floats | None = None
+    for count in np.unique(counts):
+        rows = np.flatnonzero(counts == count)
+        agents = np.argsort(~up[rows], axis=-1, kind="stable")[:, :count]
+        games = A[rows[:, None, None], agents[:, :, None], agents[:, None, :]]
+        part = _solved(games, omega.at(rows).among(agents), np.abs(games).max((1, 2)), rows)
+        strategy[rows[:, None], agents] = part.strategy
+        gaps[rows], steps[rows], kkt[rows] = part.gap, part.iterations, part.kkt
+        if part.price is not None:
+            price = np.empty(n) if price is None else price
+            price[rows] = part.price
+    return Solution(strategy, gaps, steps, kkt, price)
+
+
+def _solved(A: Floats, omega: Regularizer, largest: Floats, names: Ints) -> Solution:
+    return _certified(A, omega, equilibria(A, omega, names), largest, names)
+
+
+def _certified(A: Floats, omega: Regularizer, found: Found, largest: Floats, names: Ints) -> Solution:
     """Return the solution with its gap and residual; raise where the gap is not zero up to rounding."""
     pi = np.maximum(found.lotteries, 0.0)  # rounding may have left a weight of -1e-13
     pi /= pi.sum(-1, keepdims=True)
@@ -80,7 +107,7 @@ def _certified(A: Floats, omega: Regularizer, found: Found, largest: Floats) -> 
         scale = largest + omega.kappa + np.where(np.isfinite(slope), np.abs(slope), 0.0).max(-1)
     for g in np.flatnonzero(~(np.abs(gaps) <= _LARGEST_GAP * scale)):
         raise ConvergenceError(
-            f"Game {g} could not be solved: its lottery has a gap of {gaps[g]:.3g}. Please report it."
+            f"Game {names[g]} could not be solved: its lottery has a gap of {gaps[g]:.3g}. Please report it."
         )
     return Solution(pi, gaps, found.steps, kkt, found.price)
 
