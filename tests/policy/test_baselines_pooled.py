@@ -41,6 +41,7 @@ def test_a_cycle_is_solved_among_those_up():
     log = counted([[0, 3, 3], [1, 0, 5], [5, 3, 0]])
     policy = MaximalLottery(regularizer=L2(0.0)).fit(of_log(log))
     assert policy.lottery() == pytest.approx([0.25, 0.25, 0.5])
+    assert policy.lottery() is policy.lottery()  # solved once
     assert policy.predict_proba(AT, agents=["a", "b"]).tolist() == [[1, 0, 0]] * 2
     assert policy.predict_proba(AT, agents=["c", "a"]).tolist() == [[0, 0, 1]] * 2
 
@@ -53,6 +54,9 @@ def test_the_lottery_is_the_solution_of_the_pooled_game_with_costs():
     for more in ({"cost_weight": 0.3}, {"budget": 1.5}, {"budget": SoftBudget(1.5, 0.0, 1.0, 0.1)}):
         found = MaximalLottery(costs=named, **more).fit(of_log(log)).lottery()
         assert found == pytest.approx(solve(M, costs=costs, **more).strategy, abs=1e-12)
+        up = [1, 2, 3]
+        some = MaximalLottery(costs=named, **more).fit(of_log(log)).lottery(["b", "c", "d"])
+        assert some[up] == pytest.approx(solve(M[1:, 1:], costs=costs[up], **more).strategy, abs=1e-12)
     with pytest.raises(InputError, match=r"budget 0\.5"):
         MaximalLottery(costs=named, budget=0.5).fit(of_log(log))
     with pytest.raises(InputError, match="none were given"):
@@ -80,10 +84,15 @@ def test_three_wins_to_one_by_hand():
 def test_ties_are_half_wins_and_what_was_not_asked_is_left_out():
     tied = duels([("a", "b", "a")] * 2 + [("a", "b", "tie"), ("a", "b", "both_bad"), ("a", "b", "b")])
     assert ratings(tied).score == pytest.approx([np.log(3 / 2) / 2, -np.log(3 / 2) / 2], abs=1e-6)
-    winners = [partition.winner("a", "abc"), partition.winner("b", "abc"), partition.winner("c", "abc")]
-    log = Feedback.from_partitions(np.zeros((3, 1)), winners)
-    assert ratings(log).votes.tolist() == [4, 4, 4]  # of 6: the order of the two that did not win was not asked
-    assert ratings(log).score == pytest.approx(np.zeros(3), abs=1e-9)
+    # the winner of three says as much as its two duels: the order of the other two was not asked
+    best = "aaabbc"
+    asked = Feedback.from_partitions(np.zeros((6, 1)), [partition.winner(w, "abc") for w in best])
+    implied = [(w, other, w) for w in best for other in "abc" if other != w]
+    told = duels(implied, contexts={"i": list(range(6))}, context_of=np.repeat(range(6), 2).tolist())
+    one, other = ratings(asked), ratings(told)
+    assert one.votes.tolist() == [9, 8, 7]
+    assert one.rating == pytest.approx(other.rating)
+    assert one.error == pytest.approx(other.error)
 
 
 def random_ladder(seed=0, K=6, n=600):
