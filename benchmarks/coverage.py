@@ -15,7 +15,8 @@ The worlds, each with a seed of its own, their settings taken in turn:
   true mean payoff of at least four times its standard error.
 
 The standard errors take contexts as sampled, so that the truth is the mean payoff of the population of contexts: exact
-payoffs averaged over 200,000 fresh ones, which leaves an error of about a twentieth of a standard error.
+payoffs averaged over 131,072 points of a Sobol sequence on the cube of contexts, which leaves an error of about a
+thirtieth of a standard error (at random points it would be a tenth).
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ import numpy as np
 from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
-from scipy.stats import binomtest, t
+from scipy.stats import binomtest, qmc, t
 
 import nasheval as ne
 
-FRESH = 200_000  # contexts that the truth is averaged over
+POINTS = 17  # 2^17 contexts that the truth is averaged over
 FAR = 4.0  # standard errors from zero that make a true cycle count
 CONFIDENCE = 0.95
 AMPLITUDES = {"paper": (1.0, 2.0, 0.15), "close": (1.0, 0.2, 0.15), "cyclic": (0.7, 2.0, 0.15)}
@@ -82,7 +83,8 @@ def study(case: Case) -> Row:
     start = time.process_time()
     world = ne.SyntheticWorld(seed=case.seed, amplitudes=AMPLITUDES[case.kind])
     log = world.feedback(case.modality, voters=case.voters, n=case.contexts)
-    truth = world.payoff(world.test_contexts(FRESH), case.modality, voters=case.voters).mean(axis=0)
+    everywhere = qmc.Sobol(world.dim, scramble=False).random_base2(POINTS)
+    truth = world.payoff(everywhere, case.modality, voters=case.voters).mean(axis=0)
     group = group_payoff(pseudo_of(log, case.outcome), confidence=CONFIDENCE)
     alone, together = group.interval(simultaneous=False), (group.lower, group.upper)
     j, k = np.triu_indices(len(truth), 1)
