@@ -78,6 +78,7 @@ def of_games(debiased, plug_in=None, agents=None):
     return SimpleNamespace(
         agents=agents or NAMES[: games.shape[1]],
         encoder=ContextEncoder.fit(contexts),
+        log=SimpleNamespace(contexts=contexts),
         payoff=_Lookup(games),
         plug_in=_Lookup(games if plug_in is None else plug_in),
     )

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
 from nasheval.errors import ConvergenceError, InputError
-from nasheval.game import L2, solve
-from nasheval.policy import scores
+from nasheval.game import L2, Entropy, solve
+from nasheval.policy import budgeted, scores
 from nasheval.policy.baselines import Borda, BradleyTerry, BudgetedBT, RegularizedBT
 from nasheval.policy.bradley_terry import bt_scores
-from nasheval.policy.budgeted import affordable, spend_best
+from nasheval.policy.budgeted import spend_best
 from nasheval.policy.scores import best_of, fit_scores
 
 from .hand import antisymmetric, coarse_games, contexts_of, of_games, random_games
@@ -147,6 +148,13 @@ def test_regularised_bt_by_hand():
     assert policy.predict_proba(contexts_of(B))[0] == pytest.approx([(1 + g) / 2, (1 - g) / 2], abs=1e-8)
 
 
+def test_a_reference_lottery_is_kept_among_those_up():
+    games = np.zeros((1, 3, 3))
+    policy = RegularizedBT(regularizer=Entropy(1.0, [0.5, 0.3, 0.2])).fit(of_games(games))
+    assert policy.predict_proba(contexts_of(games))[0] == pytest.approx([0.5, 0.3, 0.2])
+    assert policy.predict_proba(contexts_of(games), agents=["a", "b"])[0] == pytest.approx([0.625, 0.375, 0])
+
+
 def test_regularised_bt_solves_the_game_of_its_scores_among_those_up():
     games = random_games(20, 5)
     policy, at, up = RegularizedBT().fit(of_games(np.zeros_like(games), plug_in=games)), contexts_of(games), [0, 2, 3]
@@ -175,7 +183,7 @@ def test_budgets_agree_with_highs(K, seed, share, coarse):
     rng = np.random.default_rng(seed)
     costs, value = (rng.integers(0, 4, (2, K)) if coarse else rng.uniform(0, 5, (2, K))).astype(float)
     budget = costs.min() + share * np.ptp(costs)
-    pi = spend_best(value[None], costs, budget)[0]
+    pi = spend_best(value[None], costs[None], budget)[0]
     found = linprog(-value, A_ub=costs[None], b_ub=[budget], A_eq=np.ones((1, K)), b_eq=[1.0], method="highs")
     assert pi.min() >= 0
     assert pi.sum() == pytest.approx(1)
@@ -189,18 +197,43 @@ def test_the_win_rate_is_that_against_a_uniform_opponent():
     s = bt_scores(games)
     rate = (1 / (1 + np.exp(s[:, None, :] - s[:, :, None]))).mean(axis=2)
     policy = BudgetedBT(costs=costs, budget=budget).fit(of_games(games))
-    assert policy.predict_proba(contexts_of(games)) == pytest.approx(spend_best(rate, costs, budget))
+    assert policy.predict_proba(contexts_of(games)) == pytest.approx(spend_best(rate, np.tile(costs, (30, 1)), budget))
 
 
 def test_a_budget_that_buys_nobody_is_an_error():
     games = random_games(1, 3)
-    with pytest.raises(InputError, match=r"budget is 0.5 and the cheapest agent costs 1"):
+    with pytest.raises(InputError, match=r"budget is 0\.5, and at some context the cheapest agent that is up costs 1:"):
         BudgetedBT(costs=[1, 2, 3], budget=0.5).fit(of_games(games))
     policy = BudgetedBT(costs=[1, 2, 3], budget=1.5).fit(of_games(games))
-    with pytest.raises(InputError, match="cheapest agent costs 2"):
+    with pytest.raises(InputError, match="cheapest agent that is up costs 2"):
         policy.predict_proba(contexts_of(games), agents=["b", "c"])
-    with pytest.raises(InputError, match="no lottery costs as little"):
-        affordable(np.ones(2), np.nan)
+    for budget in (np.nan, np.inf):
+        with pytest.raises(InputError, match="no lottery costs as little"):
+            BudgetedBT(costs=[1, 2, 3], budget=budget).fit(of_games(games))
+    with pytest.raises(InputError, match="costs is None"):
+        BudgetedBT(costs=None, budget=1).fit(of_games(games))
+
+
+def test_costs_may_vary_by_context():
+    # b is better everywhere and costs 1 and 3 there; a costs 1: with 2 to spend, b alone and then half of each
+    games = np.repeat(antisymmetric([[[0, -0.5], [0, 0]]]), 2, axis=0)
+    stage1, at = of_games(games), contexts_of(games).append_column("price", pa.array([1.0, 3.0]))
+    stage1.log.contexts = at
+    policy = BudgetedBT(costs={"a": 1, "b": "price"}, budget=2.0).fit(stage1)
+    assert policy.predict_proba(at) == pytest.approx(np.array([[0, 1], [0.5, 0.5]]))
+    assert policy.predict_proba(at.slice(1), agents=["a"]).tolist() == [[1, 0]]
+    with pytest.raises(InputError, match="cheapest agent that is up costs 3"):
+        policy.predict_proba(at, agents=["b"])
+    with pytest.raises(InputError, match="column 'price'"):
+        policy.predict_proba(contexts_of(games))
+
+
+def test_many_budgets_in_chunks_are_those_alone(monkeypatch):
+    rng = np.random.default_rng(0)
+    value, costs = rng.uniform(size=(2, 20, 4))
+    whole = spend_best(value, costs, 0.9)
+    monkeypatch.setattr(budgeted, "_CELLS", 16 * 3)
+    assert (spend_best(value, costs, 0.9) == whole).all()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
+import pyarrow as pa
 
 from nasheval.arrays import Bools, Floats, n_pairs
 from nasheval.errors import InputError
@@ -51,7 +52,7 @@ class BradleyTerry:
         """Return the policy."""
         return Contextual.of(stage1, self.payoff, self._choose)
 
-    def _choose(self, B: Floats, up: Bools) -> Floats:
+    def _choose(self, B: Floats, up: Bools, contexts: pa.Table) -> Floats:
         return best_of(bt_scores(B, ridge=self.ridge)).astype(float)
 
 
@@ -74,7 +75,7 @@ class Borda:
         """Return the policy."""
         return Contextual.of(stage1, self.payoff, self._choose)
 
-    def _choose(self, B: Floats, up: Bools) -> Floats:
+    def _choose(self, B: Floats, up: Bools, contexts: pa.Table) -> Floats:
         return best_of(B.sum(axis=2) / max(B.shape[2] - 1, 1)).astype(float)
 
 
@@ -100,11 +101,12 @@ class RegularizedBT:
         """Return the policy."""
         return Contextual.of(stage1, self.payoff, self._solve)
 
-    def _solve(self, B: Floats, up: Bools) -> Floats:
+    def _solve(self, B: Floats, up: Bools, contexts: pa.Table) -> Floats:
         from nasheval.game.solver import solve
 
         s = bt_scores(B, ridge=self.ridge)
-        return solve(np.tanh((s[:, :, None] - s[:, None, :]) / 2), regularizer=self.regularizer).strategy
+        omega = self.regularizer.among(np.tile(np.flatnonzero(up), (len(B), 1)))
+        return solve(np.tanh((s[:, :, None] - s[:, None, :]) / 2), regularizer=omega).strategy
 
 
 def check_ridge(ridge: float) -> None:

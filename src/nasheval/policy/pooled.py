@@ -41,13 +41,15 @@ class PooledLottery(Everywhere):
         """Return the equilibrium (k,) of the game among the k agents that are up, (K,)."""
         from nasheval.game.solver import solve
 
-        return solve(
-            self.matrix[np.ix_(up, up)],
+        pi: Floats = solve(
+            self.matrix,
             regularizer=self.regularizer,
-            costs=None if self.costs is None else self.costs[up],
+            costs=self.costs,
             cost_weight=self.cost_weight,
             budget=self.budget,
+            available=up,
         ).strategy
+        return pi[up]
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,7 +60,7 @@ class MaximalLottery:
         regularizer: the default is NashEval's, so that a comparison differs by the context alone. L2(rho=0) gives the
             maximal lottery itself: of several, the one of least norm.
         costs: {agent: cost}, or costs in the order of the agents.
-        cost_weight: beta of Eq. routerbench-cost-regularizer, on costs scaled to [0, 1] among the agents that are up.
+        cost_weight: beta of Eq. routerbench-cost-regularizer, on costs scaled to [0, 1] over all agents.
         budget: the most the lottery may cost in expectation, or a SoftBudget.
     """
 

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Literal, TypeAlias, cast, get_args
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from nasheval.arrays import Bools, Floats, readonly
@@ -22,8 +23,8 @@ from nasheval.policy.base import those_up
 
 PayoffName = Literal["plug-in", "debiased"]
 Costs: TypeAlias = "Mapping[str, float] | ArrayLike"
-# Lotteries (n, k) from the payoffs (n, k, k) among the k agents that are up, and which of all agents (K,) those are.
-Rule: TypeAlias = Callable[[Floats, Bools], Floats]
+# Lotteries (n, k) from the payoffs (n, k, k) among the k agents that are up, which of all (K,) those are, the n contexts.
+Rule: TypeAlias = Callable[[Floats, Bools, pa.Table], Floats]
 
 _CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
 
@@ -52,12 +53,13 @@ class Contextual:
 
     def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
         """Return (n, K) lotteries; `agents` are those that are up, and the rule is applied to the game among them."""
-        up = those_up(self.agents, agents)
-        X, K = Features.of(self.encoder, contexts), len(up)
+        up, table = those_up(self.agents, agents), as_table(contexts)
+        X, K = Features.of(self.encoder, table), len(up)
         found, step = np.zeros((len(X), K)), max(1, _CELLS // (K * K))
         for start in range(0, len(X), step):
             rows = slice(start, start + step)
-            found[rows, up] = self.rule(self.payoff.predict(X[rows])[:, up][:, :, up], up)
+            games = self.payoff.predict(X[rows])[:, up][:, :, up]
+            found[rows, up] = self.rule(games, up, table.slice(start, step))
         return found
 
 
