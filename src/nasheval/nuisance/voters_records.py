@@ -58,8 +58,9 @@ class Table:
         told: (size, m) where a block starts whose choice was told: 0 nowhere else, there the size of the block.
         shape: sizes of the blocks, for CENSORED; empty otherwise.
         outcome: (m,) DUEL: 0 the first wins, 1 tie, 2 both bad.
-        weight: (m,) of the records.
-        offsets: (n_contexts + 1,) the records of context i are offsets[i]:offsets[i + 1].
+        weight: (m,) of the answers; those that were given at a context more than once are one row.
+        count: (m,) how many records gave them.
+        offsets: (n_contexts + 1,) the answers at context i are offsets[i]:offsets[i + 1].
     """
 
     question: int
@@ -70,6 +71,7 @@ class Table:
     shape: tuple[int, ...]
     outcome: Ints
     weight: Floats
+    count: Ints
     offsets: Ints
 
 
@@ -156,6 +158,10 @@ def _tables(log: Log, q: int, question: Question, rows: Ints, entries: Ints) -> 
         here = np.flatnonzero(which.ravel() == number)
         if question.kind == Kind.CENSORED and len(shape) == 1:
             continue
+        context, weight = log.context_of[rows[here]], records.weights[rows[here]]
+        said = np.column_stack([context, agents[here], block[here], outcome[here]])
+        first, weight, count = _merged(said, weight)
+        here = here[first]
         yield Table(
             question=q,
             kind=question.kind,
@@ -164,9 +170,22 @@ def _tables(log: Log, q: int, question: Question, rows: Ints, entries: Ints) -> 
             told=np.ascontiguousarray(told[here].T),
             shape=shape,
             outcome=outcome[here],
-            weight=records.weights[rows[here]].astype(np.float32),
-            offsets=offsets_of(np.bincount(log.context_of[rows[here]], minlength=log.n_contexts)),
+            weight=weight.astype(np.float32),
+            count=count,
+            offsets=offsets_of(np.bincount(context[first], minlength=log.n_contexts)),
         )
+
+
+def _merged(said: Ints, weight: Floats) -> tuple[Ints, Floats, Ints]:
+    """Return the rows of `said` (m, c) that are the first of their kind, in order of its first column, the weight of
+    all that say the same, and how many do."""
+    if (np.diff(said[:, 0]) > 0).all():  # one answer a context
+        return np.arange(len(said)), weight, np.ones(len(said), np.int64)
+    order = np.lexsort(said.T[::-1])
+    sorted_rows = said[order]
+    new = np.concatenate([[True], (sorted_rows[1:] != sorted_rows[:-1]).any(axis=1)])
+    kind = np.cumsum(new) - 1
+    return order[new], np.bincount(kind, weight[order]), np.bincount(kind)
 
 
 # -- the pooled start -------------------------------------------------------------------------------------------------

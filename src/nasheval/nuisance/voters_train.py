@@ -147,7 +147,7 @@ class _Trainer:
         self.steps = max(1, ceil(max(len(t.fit) for t in tasks) / schedule.batch))
         mass = context_mass(data.tables, len(data.x))
         self.check_mass = np.array([mass[t.check].sum() for t in tasks])
-        records = sum((np.diff(table.offsets) for table in data.tables), np.zeros(len(data.x)))
+        records = _by_context(data.tables, [table.count for table in data.tables], len(data.x))
         self.check_count = np.array([records[t.check].sum() for t in tasks])
         fit_mass = np.maximum([mass[t.fit].sum() for t in tasks], 1e-12)
         self.scale = self._put((self.steps / fit_mass).astype(np.float32))
@@ -321,8 +321,13 @@ def _batches(contexts: list[Ints], steps: int, tables: list[Table]) -> Iterator[
 
 def context_mass(tables: list[Table], n_contexts: int) -> Floats:
     """Return (n_contexts,) the weight of the records of each context."""
-    mass = np.zeros(n_contexts)
-    for table in tables:
-        total = np.concatenate([[0.0], np.cumsum(table.weight, dtype=np.float64)])
-        mass += total[table.offsets[1:]] - total[table.offsets[:-1]]
-    return mass
+    return _by_context(tables, [table.weight for table in tables], n_contexts)
+
+
+def _by_context(tables: list[Table], values: list[Floats | Ints], n_contexts: int) -> Floats:
+    """Return (n_contexts,) sums of a value of each row over the tables."""
+    found = np.zeros(n_contexts)
+    for table, value in zip(tables, values, strict=True):
+        total = np.concatenate([[0.0], np.cumsum(value, dtype=np.float64)])
+        found += total[table.offsets[1:]] - total[table.offsets[:-1]]
+    return found
