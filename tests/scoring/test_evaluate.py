@@ -122,11 +122,9 @@ def test_what_cannot_be_evaluated_is_refused():
     refused("confidence is 95", {"bt": good}, confidence=95)
     refused("cluster is 'judge'", {"bt": good}, cluster="judge")
     refused("no records", {"bt": good}, log.keep_records(np.zeros(log.n_records, bool)))
-    refused("says nothing of 'b', 'c', 'd'", {"bt": good}, costs={"a": 1})
-    refused("is 'price', no context column", {"bt": good}, costs=dict.fromkeys("abcd", "price"))
-    refused("accepted is a finite number", {"bt": good}, costs=dict.fromkeys("abcd", "side"))
-    refused("accepted is a finite number", {"bt": good}, costs=dict.fromkeys("abcd", float("nan")))
-    refused("costs is list", {"bt": good}, costs=[1, 2, 3, 4])
+    refused("costs has none for 'b'", {"bt": good}, costs={"a": 1})
+    refused("column 'price' holds what 'a' costs", {"bt": good}, costs=dict.fromkeys("abcd", "price"))
+    refused("one finite number", {"bt": good}, costs=dict.fromkeys("abcd", float("nan")))
 
 
 def test_costs_may_be_context_columns():

@@ -69,8 +69,9 @@ def evaluate(
     """
     policies = _checked(policies, test, train)
     checked_level(confidence)
+    # Say what is wrong before an hour of fitting.
     if by is not None:
-        context_groups(test, by, np.ones(test.n_contexts, bool))  # say what is wrong before an hour of fitting
+        context_groups(test, by, np.ones(test.n_contexts, bool))
     if costs is not None:
         costs_of(test, costs)
     given = {"outcome": outcome, "propensity": propensity, "aggregator": aggregator, "encoder": encoder}

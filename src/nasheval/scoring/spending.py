@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
-import pyarrow as pa
 from scipy.stats import t
 
 from nasheval.arrays import Bools, Floats
-from nasheval.errors import InputError
-from nasheval.feedback.base import Log, column_list
+from nasheval.feedback.base import Log
+from nasheval.game.regularizers import L2
+from nasheval.policy.terms import AnyCosts, Terms
 from nasheval.scoring.metrics import expected_cost
 
-Costs: TypeAlias = Mapping[str, float | str]
+Costs: TypeAlias = AnyCosts
 
 
 @dataclass(frozen=True, eq=False)
@@ -53,32 +52,7 @@ def costs_of(log: Log, costs: Costs) -> Floats:
     """Return the costs of the log's agents, (K,), or (n_contexts, K) where some depend on the context.
 
     Args:
-        costs: {agent: cost}, or {agent: context column that holds it}.
+        costs: {agent: cost}, {agent: context column that holds it}, or costs in the order of the agents.
     """
-    if not isinstance(costs, Mapping):
-        raise InputError(
-            f"costs is {type(costs).__name__}; accepted is {{agent: cost}} or {{agent: name of a context column}}."
-        )
-    missing = [agent for agent in log.agents if agent not in costs]
-    if missing:
-        raise InputError(f"costs says nothing of {', '.join(map(repr, missing))}; give a cost for every agent.")
-    found = [_cost(log, agent, costs[agent]) for agent in log.agents]
-    if any(isinstance(cost, str) for cost in costs.values()):
-        return np.stack([np.broadcast_to(column, (log.n_contexts,)) for column in found], axis=1)
-    return np.array(found, np.float64)
-
-
-def _cost(log: Log, agent: str, cost: Any) -> Any:
-    """Return one agent's cost, a number or (n_contexts,) of them, checked."""
-    if isinstance(cost, str) and cost not in log.contexts.column_names:
-        raise InputError(
-            f"The cost of {agent!r} is {cost!r}, no context column; this log has {column_list(log.contexts)}."
-        )
-    try:
-        column = log.contexts[cost].cast(pa.float64()).to_numpy() if isinstance(cost, str) else cost
-        values = np.asarray(column, np.float64)
-    except (TypeError, ValueError, pa.ArrowException):
-        values = np.array(np.nan)
-    if not np.isfinite(values).all() or (values.ndim and not isinstance(cost, str)):
-        raise InputError(f"The cost of {agent!r} is {cost!r}; accepted is a finite number, or a column of them.")
-    return values
+    found = Terms(L2(), costs).costs_at(log.agents, log.contexts)
+    return np.zeros(log.n_agents) if found is None else found
