@@ -23,7 +23,7 @@ from nasheval.policy.base import those_up
 
 PayoffName = Literal["plug-in", "debiased"]
 Costs: TypeAlias = "Mapping[str, float] | ArrayLike"
-# Lotteries (n, k) from the payoffs (n, k, k) among the k agents that are up, which of all (K,) those are, the n contexts.
+# Payoffs (n, k, k) among the k agents that are up, which of all (K,) those are, and the n contexts -> lotteries (n, k).
 Rule: TypeAlias = Callable[[Floats, Bools, pa.Table], Floats]
 
 _CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
