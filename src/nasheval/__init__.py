@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from nasheval.contexts.features import prompt_features as prompt_features
     from nasheval.contexts.language import language_group as language_group
     from nasheval.contexts.text import TextEncoder as TextEncoder
+    from nasheval.errors import ConvergenceError as ConvergenceError
     from nasheval.errors import InputError as InputError
     from nasheval.errors import MissingExtraError as MissingExtraError
     from nasheval.errors import NashEvalError as NashEvalError
     from nasheval.errors import ReadError as ReadError
+    from nasheval.estimator import NashEval as NashEval
     from nasheval.feedback import datasets as datasets
     from nasheval.feedback import partition as partition
     from nasheval.feedback.log import Feedback as Feedback
@@ -24,26 +26,52 @@ if TYPE_CHECKING:
     from nasheval.feedback.readers.scores import read_scores as read_scores
     from nasheval.feedback.readers.votes import read_votes as read_votes
     from nasheval.feedback.world import SyntheticWorld as SyntheticWorld
+    from nasheval.game.costs import SoftBudget as SoftBudget
+    from nasheval.game.regularizers import L2 as L2
+    from nasheval.game.regularizers import Entropy as Entropy
+    from nasheval.game.solver import Solution as Solution
+    from nasheval.game.solver import solve as solve
+    from nasheval.payoff.aggregators import Cubic as Cubic
+    from nasheval.payoff.aggregators import Mean as Mean
+    from nasheval.payoff.aggregators import Weighted as Weighted
+    from nasheval.policy import baselines as baselines
+    from nasheval.scoring import metrics as metrics
+    from nasheval.scoring.evaluate import evaluate as evaluate
+    from nasheval.store import load as load
 
 __version__ = "0.1.0.dev0"
 
-# Where each public name lives; a name that is its module's own name is the module itself.
+# Where each public name lives; a name that its module does not hold is the module itself.
 _HOMES = {
     "ContextEncoder": "nasheval.contexts.encoder",
+    "ConvergenceError": "nasheval.errors",
+    "Cubic": "nasheval.payoff.aggregators",
+    "Entropy": "nasheval.game.regularizers",
     "Feedback": "nasheval.feedback.log",
     "InputError": "nasheval.errors",
+    "L2": "nasheval.game.regularizers",
+    "Mean": "nasheval.payoff.aggregators",
     "MissingExtraError": "nasheval.errors",
+    "NashEval": "nasheval.estimator",
     "NashEvalError": "nasheval.errors",
     "ReadError": "nasheval.errors",
+    "SoftBudget": "nasheval.game.costs",
+    "Solution": "nasheval.game.solver",
     "SyntheticWorld": "nasheval.feedback.world",
     "TextEncoder": "nasheval.contexts.text",
+    "Weighted": "nasheval.payoff.aggregators",
+    "baselines": "nasheval.policy.baselines",
     "datasets": "nasheval.feedback.datasets",
+    "evaluate": "nasheval.scoring.evaluate",
     "language_group": "nasheval.contexts.language",
+    "load": "nasheval.store",
+    "metrics": "nasheval.scoring.metrics",
     "partition": "nasheval.feedback.partition",
     "prompt_features": "nasheval.contexts.features",
     "read_rankings": "nasheval.feedback.readers.rankings",
     "read_scores": "nasheval.feedback.readers.scores",
     "read_votes": "nasheval.feedback.readers.votes",
+    "solve": "nasheval.game.solver",
 }
 __all__ = sorted(_HOMES)
 
@@ -52,7 +80,7 @@ def __getattr__(name: str) -> object:
     if name not in _HOMES:
         raise AttributeError(f"module 'nasheval' has no attribute {name!r}")
     module = import_module(_HOMES[name])
-    return module if module.__name__.endswith(f".{name}") else getattr(module, name)
+    return getattr(module, name, module)
 
 
 def __dir__() -> list[str]:

@@ -36,7 +36,10 @@ class PolicyLearner(Protocol):
     """An unfitted policy: a baseline with its settings."""
 
     def fit(self, stage1: Stage1) -> Policy:
-        """Return the policy that a log with its nuisances and estimated game gives."""
+        """Return the policy that a log with its nuisances and estimated game gives.
+
+        One that takes long also takes an `Effort`: its seed, cores, device and progress.
+        """
         ...
 
 

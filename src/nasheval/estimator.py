@@ -1,0 +1,366 @@
+"""`NashEval`: fit() goes through the stages of the paper's figure, one line a stage, top to bottom."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import fields
+from typing import Any, Literal, Self
+
+import numpy as np
+import pyarrow.compute as pc
+from sklearn.base import BaseEstimator
+from sklearn.utils.validation import check_is_fitted
+
+from nasheval.arrays import Bools, Floats
+from nasheval.contexts.encoder import ContextEncoder
+from nasheval.contexts.table import as_table
+from nasheval.errors import InputError
+from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
+from nasheval.feedback.readers.votes import read_votes
+from nasheval.game.costs import SoftBudget
+from nasheval.game.regularizers import L2, Regularizer
+from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
+from nasheval.nuisance.learners import Advance, Effort, Features
+from nasheval.nuisance.outcome import choose_outcome
+from nasheval.nuisance.propensity import PrintedPropensity, choose_propensity
+from nasheval.nuisance.trees import TreeOutcome
+from nasheval.payoff.aggregators import Aggregator, Mean
+from nasheval.payoff.cycles import Cycle
+from nasheval.payoff.diagnostics import Stage1Diagnostics
+from nasheval.payoff.inference import GroupPayoff, group_payoff
+from nasheval.payoff.pseudo import pseudo_outcomes
+from nasheval.payoff.second_stage import SecondStage, fit_payoff
+from nasheval.payoff.stage1 import Stage1
+from nasheval.payoff.surfaces import Boosting
+from nasheval.policy.base import Policy, PolicyLearner
+from nasheval.policy.choosing import choose, winner_sets
+from nasheval.policy.exact import ExactPolicy
+from nasheval.policy.learned import LearnedPolicy
+from nasheval.progress import stages
+from nasheval.scoring.explain import Explanation, explain
+from nasheval.scoring.frames import as_frame
+from nasheval.scoring.leaderboard import ALL, Group, Standing, groups_of, standings
+
+Tune = Literal[False, "fast", "paper"]
+_SHARES = {"nuisances": 0.75, "payoffs": 0.2, "policy": 0.05}
+_UNCHANGED: Any = object()
+
+
+class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not typed
+    """Learns x -> the maximal lottery of the preference game at context x, from selective relative feedback.
+
+    Args:
+        outcome: "voters", "lightgbm", "stack" or any scikit-learn regressor; see `choose_outcome`.
+        propensity: "auto", "known", "lightgbm", "multinomial", "marginal" or any scikit-learn classifier.
+        second_stage: "corrected", "shared" (Algorithm 1), "per-pair" or "none" (plug-in).
+        aggregator: how menus make one payoff: Mean(), Weighted(...) or Cubic(...).
+        regularizer: of the game: L2(rho) or Entropy(tau).
+        costs: {agent: cost}, or {agent: context column that holds it}, in your units.
+        cost_weight: weight of costs scaled to [0, 1].
+        budget: hard expected cost a context, in your units; or a SoftBudget.
+        policy: "exact" (solve the estimated game) or "learned" (a network trained with the gap loss), or a learner.
+        boosting: of the payoff regression; None: the paper's.
+        folds: of the cross-fitting.
+        tune: False, "fast" or "paper": search hyperparameters of LightGBM and of the learned policy.
+        random_state: seed of everything.
+        n_jobs: processes or threads; None: all cores.
+        device: "auto", "cpu" or "cuda".
+        engine: "local".
+        verbose: whether to show progress.
+
+    After `fit`: `stage1_` (nuisances, pseudo-outcomes, payoff), `policy_`, `agents_`, `feature_names_in_`.
+    """
+
+    def __init__(
+        self,
+        *,
+        outcome: Any = "voters",
+        propensity: Any = "auto",
+        second_stage: SecondStage = "corrected",
+        aggregator: Aggregator = Mean(),  # noqa: B008 (frozen)
+        regularizer: Regularizer = L2(rho=1e-3),  # noqa: B008 (frozen)
+        costs: Any = None,
+        cost_weight: float = 0.0,
+        budget: float | SoftBudget | None = None,
+        policy: Any = "exact",
+        boosting: Boosting | None = None,
+        folds: int = 5,
+        tune: Tune = False,
+        random_state: int = 0,
+        n_jobs: int | None = None,
+        device: str = "auto",
+        engine: str = "local",
+        verbose: bool = True,
+    ) -> None:
+        self.outcome = outcome
+        self.propensity = propensity
+        self.second_stage = second_stage
+        self.aggregator = aggregator
+        self.regularizer = regularizer
+        self.costs = costs
+        self.cost_weight = cost_weight
+        self.budget = budget
+        self.policy = policy
+        self.boosting = boosting
+        self.folds = folds
+        self.tune = tune
+        self.random_state = random_state
+        self.n_jobs = n_jobs
+        self.device = device
+        self.engine = engine
+        self.verbose = verbose
+
+    @classmethod
+    def paper(
+        cls,
+        *,
+        folds: int = 5,
+        nuisance_trees: int = 100,
+        nuisance_leaves: int = 15,
+        nuisance_rate: float = 0.1,
+        nuisance_leaf: int = 50,
+        nuisance_depth: int = 7,
+        payoff_trees: int = 300,
+        payoff_leaves: int = 7,
+        payoff_rate: float = 0.05,
+        payoff_leaf: int = 100,
+        rho: float = 1e-3,
+        policy: Any = None,
+        **options: Any,
+    ) -> Self:
+        """Return Algorithm 1 with the paper's learners, and nothing of ours.
+
+        Args:
+            nuisance_trees, nuisance_leaves, nuisance_rate, nuisance_leaf, nuisance_depth: of both nuisances, from the
+                middle of Table nuisance-ht-grid; `nuisance_leaf` is the least number of observations a leaf.
+            payoff_trees, payoff_leaves, payoff_rate, payoff_leaf: of the shared payoff regressor.
+            rho: of the L2 regulariser.
+            policy: None: the paper's network, trained with the gap loss at the middle of its grid.
+            options: anything else that `NashEval` takes.
+        """
+        trees = {
+            "num_iterations": nuisance_trees,
+            "num_leaves": nuisance_leaves,
+            "learning_rate": nuisance_rate,
+            "min_data_in_leaf": nuisance_leaf,
+            "max_depth": nuisance_depth,
+        }
+        seed = options.get("random_state", 0)
+        boosting = Boosting(payoff_trees, payoff_leaves, payoff_rate, payoff_leaf, seed=seed)
+        given = {"outcome": TreeOutcome(params=trees), "propensity": PrintedPropensity(params=trees)}
+        given |= {"second_stage": "shared", "boosting": boosting, "regularizer": L2(rho)}
+        given["policy"] = policy or LearnedPolicy.paper(regularizer=L2(rho), tune=None)
+        return cls(**{**given, "folds": folds, **options})
+
+    # -- fitting ------------------------------------------------------------------------------------------------------
+
+    def fit(self, feedback: Any, y: None = None) -> Self:
+        """Learn from a log: a Feedback, the path of a vote file, or a DataFrame of votes."""
+        log = as_feedback(feedback)
+        with stages(_SHARES, show=self.verbose) as begin:
+            encoder = ContextEncoder.fit(log.contexts, text=log.text)
+            X = Features.of(encoder, log.contexts)
+            nuisances = self._nuisances(log, X, begin)
+            pseudo = pseudo_outcomes(nuisances, self.aggregator)
+            payoff = fit_payoff(
+                pseudo, self.second_stage, boosting=self.boosting, effort=self._effort(begin("payoffs"))
+            )
+            self.stage1_ = Stage1(encoder, nuisances, pseudo, payoff)
+            self.policy_ = self._fit_policy(self.stage1_, self._effort(begin("policy")))
+        self.agents_ = log.agents
+        self.feature_names_in_ = np.array(log.contexts.column_names, dtype=object)
+        return self
+
+    def _nuisances(self, log: Feedback, X: Features, begin: Callable[[str], Advance]) -> NuisanceFit:
+        """Cross-fit mu and e."""
+        tune = self.tune or None
+        return crossfit(
+            log,
+            X,
+            outcome=choose_outcome(self.outcome, tune=tune),
+            propensity=choose_propensity(self.propensity, log, tune=tune),
+            fold=make_folds(log, self.folds, seed=self.random_state),
+            effort=self._effort(begin("nuisances")),
+        )
+
+    def _fit_policy(self, stage1: Stage1, effort: Effort) -> Policy:
+        """Return the policy of Stage 2."""
+        if self.policy == "exact":
+            return ExactPolicy(**self._preferences()).fit(stage1, effort)
+        if self.policy == "learned":
+            return LearnedPolicy(**self._preferences(), tune=self.tune or None).fit(stage1, effort)
+        if isinstance(self.policy, ExactPolicy | LearnedPolicy):
+            return self.policy.fit(stage1, effort)
+        if isinstance(self.policy, PolicyLearner):
+            return self.policy.fit(stage1)
+        raise InputError(f"policy is {self.policy!r}; accepted are 'exact', 'learned' or a policy with a fit method.")
+
+    def _preferences(self) -> dict[str, Any]:
+        names = ("regularizer", "costs", "cost_weight", "budget")
+        return {name: getattr(self, name) for name in names}
+
+    def _effort(self, advance: Advance) -> Effort:
+        if self.engine != "local":
+            raise InputError(f"engine is {self.engine!r}; accepted is 'local'.")
+        jobs = self.n_jobs or os.cpu_count() or 1
+        return Effort(seed=self.random_state, n_jobs=jobs, device=chosen_device(self.device), advance=advance)
+
+    # -- asking -------------------------------------------------------------------------------------------------------
+
+    def predict_proba(
+        self,
+        contexts: object,
+        *,
+        agents: Sequence[str] | None = None,
+        cost_weight: float = _UNCHANGED,
+        budget: float | SoftBudget | None = _UNCHANGED,
+    ) -> Floats:
+        """Return (n, K) lotteries.
+
+        What is given here replaces what the model was fitted with, and the estimated games are solved anew; a learned
+        policy is bypassed then, since it was trained for the old ones.
+
+        Args:
+            contexts: DataFrame, records, or the array the log was built with.
+            agents: those that are up; the others get zero.
+            cost_weight, budget: see `NashEval`.
+        """
+        check_is_fitted(self, "policy_")
+        changed = {"cost_weight": cost_weight, "budget": budget}
+        changed = {name: value for name, value in changed.items() if value is not _UNCHANGED}
+        policy: Policy = self.policy_
+        if changed:
+            policy = ExactPolicy(**{**self._preferences(), **changed}).fit(self.stage1_)
+        return policy.predict_proba(contexts, agents=agents)
+
+    def predict(
+        self,
+        contexts: object,
+        *,
+        utility: Callable[[str, Any], float] | None = None,
+        agents: Sequence[str] | None = None,
+        seed: int | None = None,
+        **preferences: Any,
+    ) -> list[str]:
+        """Return one agent a context, by name.
+
+        Args:
+            utility: callable(agent, context) that picks inside the winner set; None: the most probable agent.
+            agents: those that are up.
+            seed: draw from the lottery instead.
+            preferences: cost_weight, budget; see `predict_proba`.
+        """
+        lotteries = self.predict_proba(contexts, agents=agents, **preferences)
+        return choose(lotteries, self.agents_, contexts=contexts, utility=utility, seed=seed)
+
+    def winners(self, contexts: object, **options: Any) -> list[list[str]]:
+        """Return the winner set at each context: the agents with more than 0.001 of the lottery."""
+        return winner_sets(self.predict_proba(contexts, **options), self.agents_)
+
+    def payoff(self, contexts: object) -> Floats:
+        """Return A(x), (n, K, K)."""
+        check_is_fitted(self, "policy_")
+        return self.stage1_.payoffs(contexts)
+
+    def explain(self, context: object, **options: Any) -> Explanation:
+        """Return what stands behind the lottery at one context: the game, the nearest contexts, the heaviest votes."""
+        check_is_fitted(self, "policy_")
+        table = one_row(context)
+        return explain(self.stage1_, table, self.predict_proba(table)[0], **options)
+
+    # -- the log as a whole -------------------------------------------------------------------------------------------
+
+    def leaderboard(self, by: str | None = None, *, confidence: float = 0.95) -> Any:
+        """Return a DataFrame: group, agent, lottery, lower, upper, frequency, in_support, rating, votes.
+
+        Args:
+            by: a context column; None: one group, "all".
+            confidence: share of bootstrap draws within lower and upper, which are a stability range.
+        """
+        rows = list(standings(self._stage1.log, self._groups(by, confidence), self.regularizer))
+        return as_frame({f.name: [getattr(row, f.name) for row in rows] for f in fields(Standing)})
+
+    def payoff_interval(self, group: Any = None, *, confidence: float = 0.95) -> GroupPayoff:
+        """Return the mean payoff matrix of a group of contexts with simultaneous intervals.
+
+        Args:
+            group: None: all contexts of the log; {column: value, ...}; (n_contexts,) booleans; or a callable that
+                takes the contexts as an Arrow table and returns booleans.
+        """
+        stage1 = self._stage1
+        inside, name = members(stage1.log, group)
+        return group_payoff(stage1.pseudo, inside, name=name, confidence=confidence, seed=self.random_state)
+
+    def cycles(self, by: str | None = None, *, confidence: float = 0.95) -> dict[str, tuple[Cycle, ...]]:
+        """Return, for each group, the cycles whose edges all hold at the stated confidence, simultaneously."""
+        return {group.name: group.payoff.cycles() for group in self._groups(by, confidence)}
+
+    def diagnostics(self) -> Stage1Diagnostics:
+        """Return how well the nuisances fit, the overlap, and what debiasing changed and where."""
+        return Stage1Diagnostics.of(self._stage1)
+
+    @property
+    def _stage1(self) -> Stage1:
+        check_is_fitted(self, "stage1_")
+        return self.stage1_
+
+    def _groups(self, by: str | None, confidence: float) -> list[Group]:
+        return groups_of(self._stage1.pseudo, by, confidence=confidence, seed=self.random_state)
+
+    def save(self, path: Any, **options: Any) -> None:
+        """Write the fitted model to a folder; see `nasheval.store.save`."""
+        from nasheval.store import save
+
+        save(self, path, **options)
+
+
+def as_feedback(given: Any) -> Feedback:
+    """Return a log: a Feedback as it is, a path or a DataFrame read as votes."""
+    return given if isinstance(given, Feedback) else read_votes(given)
+
+
+def chosen_device(device: str) -> str:
+    """Return "cpu" or "cuda"."""
+    if device not in ("auto", "cpu", "cuda"):
+        raise InputError(f"device is {device!r}; accepted are 'auto', 'cpu' and 'cuda'.")
+    if device == "cpu":
+        return device
+    import torch
+
+    found = torch.cuda.is_available()
+    if device == "cuda" and not found:
+        raise InputError("device is 'cuda', but PyTorch sees no such device here; use 'cpu' or 'auto'.")
+    return "cuda" if found else "cpu"
+
+
+def one_row(context: object) -> Any:
+    """Return a table of one context, given as a record, a vector, or a table or array of one row."""
+    if isinstance(context, Mapping):
+        context = [context]
+    elif isinstance(context, np.ndarray) and context.ndim == 1:
+        context = context[None]
+    table = as_table(context)
+    if table.num_rows != 1:
+        raise InputError(f"{table.num_rows} contexts were given; give one.")
+    return table
+
+
+def members(log: Log, group: Any) -> tuple[Bools | None, str]:
+    """Return (n_contexts,) who is in a group, and its name."""
+    if group is None:
+        return None, ALL
+    if isinstance(group, Mapping):
+        inside = np.ones(log.n_contexts, bool)
+        for column, value in group.items():
+            if column not in log.contexts.column_names:
+                raise InputError(
+                    f"group asks for {column!r}, no context column: {', '.join(log.contexts.column_names)}."
+                )
+            inside &= np.asarray(pc.fill_null(pc.equal(log.contexts[column], value), False))
+        if not inside.any():
+            raise InputError(f"No context of the log has {group!r}.")
+        return inside, ", ".join(f"{column} = {value}" for column, value in group.items())
+    inside = np.asarray(group(log.contexts) if callable(group) else group)
+    return inside, "chosen contexts"
