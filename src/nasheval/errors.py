@@ -3,6 +3,7 @@
     NashEvalError
     ├── InputError            an argument or a value that cannot be used (also a ValueError)
     │   └── ReadError         a file or table that cannot be understood; carries where and why
+    │       └── ModelFileError    a saved model that is damaged, edited or of a newer format
     ├── MissingExtraError     a feature whose optional dependency is not installed (also an ImportError)
     └── ConvergenceError      a solver that did not converge (also a RuntimeError)
 
@@ -73,6 +74,10 @@ class ReadError(InputError):
             more = f" and {self.total - len(self.rows):,} more" if self.total > len(self.rows) else ""
             parts.append(f"{noun} {', '.join(map(str, self.rows))}{more}")
         return f", {', '.join(parts)}" if parts else ""
+
+
+class ModelFileError(ReadError):
+    """A saved model that is damaged, edited, incomplete, or of a newer format; arguments as for `ReadError`."""
 
 
 class MissingExtraError(NashEvalError, ImportError):

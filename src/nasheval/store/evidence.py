@@ -1,0 +1,224 @@
+"""`evidence.parquet`: the log with what Stage 1 made of it, one row a context.
+
+Its context columns and records are those of `Feedback.to_arrow`; beside them, for each context,
+
+    _fold         its fold
+    _propensity   out-of-fold e of each record, before the floor
+    _mu           out-of-fold mu at each pair verdict
+    _voter        who gave each record, as a number: names of voters are not kept
+    _vector       what its text was embedded as
+
+Texts are tags (`texts.tagged`) unless they were to be kept.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from hashlib import sha256
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from nasheval.arrays import Array, Floats, Ints, offsets_of
+from nasheval.errors import InputError
+from nasheval.feedback import arrow
+from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
+from nasheval.nuisance.crossfit import NuisanceFit
+from nasheval.store.texts import tagged
+
+EVIDENCE = "evidence.parquet"
+_FOLD, _PROPENSITY, _MU, _VOTER, _VECTOR = "_fold", "_propensity", "_mu", "_voter", "_vector"
+_OURS = (_FOLD, _PROPENSITY, _MU, _VOTER, _VECTOR)
+_MANY, _RATIO = 1 << 24, 1 << 10  # values beyond which a file must have a byte for so many of them
+_SLACK = 1e-6  # rounding that may take a sum of probabilities above one
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What `evidence.parquet` holds.
+
+    Args:
+        log: the log; its voters are numbers, and its texts tags unless they were kept.
+        fold: (n_contexts,) the fold of each context.
+        propensity: (n_records,) out-of-fold e of each record, before the floor.
+        mu: (n_verdicts,) out-of-fold mu at every pair verdict.
+        vectors: (n_contexts, dim) what the texts were embedded as; None without texts.
+    """
+
+    log: Feedback
+    fold: Ints
+    propensity: Floats
+    mu: Floats
+    vectors: Floats | None
+
+
+# -- writing ----------------------------------------------------------------------------------------------------------
+
+
+def evidence_bytes(fit: NuisanceFit, *, dim: int, tag: bool) -> bytes:
+    """Return a log with its nuisances as a Parquet file.
+
+    Args:
+        dim: features of the text, the last ones of `fit.X`.
+        tag: whether to put tags in the place of texts.
+    """
+    log = fit.log
+    taken = sorted(set(_OURS) & set(log.contexts.column_names))
+    if taken:
+        raise InputError(f"A context column is called {taken[0]!r}, a name that saved models use; rename it and fit.")
+    table = arrow.to_arrow(_without_names(log, tag))
+    records, verdicts = np.diff(log.context_offsets), _verdicts(log)
+    columns = {_FOLD: pa.array(fit.fold, pa.int16())}
+    columns[_PROPENSITY] = _lists(records, np.asarray(fit.raw_propensity, np.float64))
+    columns[_MU] = _lists(verdicts, np.asarray(fit.mu, np.float64))
+    if log.records.voter is not None:
+        columns[_VOTER] = _lists(records, np.asarray(log.records.voter, np.int32))
+    if dim:
+        vectors = np.ascontiguousarray(fit.X.trees[:, -dim:], np.float32)
+        columns[_VECTOR] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
+    for name, column in columns.items():
+        table = table.append_column(name, column)
+    sink = pa.BufferOutputStream()
+    pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
+    return bytes(sink.getvalue().to_pybytes())
+
+
+def _without_names(log: Log, tag: bool) -> Log:
+    records = log.records.replace(voter=None)
+    contexts = log.contexts
+    if tag and log.text is not None:
+        place = contexts.column_names.index(log.text)
+        contexts = contexts.set_column(place, log.text, tagged(contexts[log.text]))
+    return replace(log, contexts=contexts, records=records, voters=None)
+
+
+def _verdicts(log: Log) -> Ints:
+    """Return (n_contexts,) how many pair verdicts each context has."""
+    return np.bincount(log.context_of[log.verdicts.record], minlength=log.n_contexts)
+
+
+def _lists(sizes: Ints, values: Array) -> pa.Array:
+    return pa.LargeListArray.from_arrays(pa.array(offsets_of(sizes), pa.int64()), pa.array(values))
+
+
+# -- reading ----------------------------------------------------------------------------------------------------------
+
+
+def evidence_of(raw: bytes, *, n_contexts: int, n_voters: int | None, dim: int) -> Evidence:
+    """Return what `evidence_bytes` wrote; raises a ValueError for anything else.
+
+    Args:
+        n_voters: how many voters there are, or None where the log names none.
+        dim: features of the text.
+    """
+    table = _table(raw, n_contexts)
+    own = {name: table[name].combine_chunks() for name in _OURS if name in table.column_names}
+    wanted = {_FOLD, _PROPENSITY, _MU} | ({_VOTER} if n_voters is not None else set()) | ({_VECTOR} if dim else set())
+    if set(own) != wanted:
+        odd = sorted(set(own) ^ wanted)[0]
+        raise ValueError(f"the column {odd!r} is {'there' if odd in own else 'not there'}, unlike manifest.json says")
+    log = arrow.from_arrow(table.drop_columns(list(own)), Feedback.from_records, source=EVIDENCE)
+    records = np.diff(log.context_offsets)
+    if n_voters is not None:
+        voter = _within(_VOTER, _flat(_VOTER, own[_VOTER], records, pa.types.is_int32), -1, n_voters - 1)
+        names = pa.array([str(number) for number in range(n_voters)], pa.string())
+        log = replace(log, records=log.records.replace(voter=voter), voters=names)
+    propensity = _flat(_PROPENSITY, own[_PROPENSITY], records, pa.types.is_float64)
+    mu = _flat(_MU, own[_MU], _verdicts(log), pa.types.is_float64)
+    return Evidence(
+        log=log,
+        fold=_folds(own[_FOLD]),
+        propensity=_within(_PROPENSITY, propensity, 0.0, 1.0 + _SLACK),
+        mu=_within(_MU, mu, -1.0 - _SLACK, 1.0 + _SLACK),
+        vectors=_vectors(own[_VECTOR], dim) if dim else None,
+    )
+
+
+def _table(raw: bytes, n_contexts: int) -> pa.Table:
+    with pq.ParquetFile(pa.BufferReader(raw), page_checksum_verification=True) as file:
+        told = file.metadata
+        groups = [told.row_group(group) for group in range(told.num_row_groups)]
+        values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+        if told.num_rows != n_contexts:
+            raise ValueError(f"it has {told.num_rows:,} contexts where manifest.json tells of {n_contexts:,}")
+        if values > max(_MANY, _RATIO * len(raw)):
+            raise ValueError(f"it claims {values:,} values in {len(raw):,} bytes")
+        found = file.read()
+    found.validate(full=True)
+    if any(isinstance(kind, pa.BaseExtensionType) for kind in found.schema.types):
+        raise ValueError("a column is of a type that Parquet itself does not have")
+    return found
+
+
+def _flat(name: str, column: pa.Array, sizes: Ints, kind: Callable[[pa.DataType], bool]) -> Array:
+    """Return what a column of lists holds, given how many each must hold."""
+    if not pa.types.is_large_list(column.type) or not kind(column.type.value_type):
+        raise ValueError(f"the column {name!r} holds {column.type}")
+    if column.null_count or not np.array_equal(np.asarray(pc.list_value_length(column)), sizes):
+        raise ValueError(f"the column {name!r} does not have one value for each of what it tells of")
+    flat = column.flatten()
+    if flat.null_count:
+        raise ValueError(f"the column {name!r} holds a null")
+    return np.asarray(flat)
+
+
+def _folds(column: pa.Array) -> Ints:
+    if not pa.types.is_int16(column.type) or column.null_count:
+        raise ValueError(f"the column {_FOLD!r} holds {column.type}, or a null")
+    return np.asarray(column)
+
+
+def _vectors(column: pa.Array, dim: int) -> Floats:
+    if column.type != pa.list_(pa.float32(), dim) or column.null_count or column.flatten().null_count:
+        raise ValueError(f"the column {_VECTOR!r} holds {column.type}, or a null")
+    found = np.asarray(column.flatten()).reshape(-1, dim)
+    return _within(_VECTOR, found, -1.0 - _SLACK, 1.0 + _SLACK)
+
+
+def _within(name: str, values: Array, low: float, high: float) -> Array:
+    if not ((values >= low) & (values <= high)).all():  # also where one is NaN
+        raise ValueError(f"the column {name!r} holds a value outside {low:g} to {high:g}")
+    return values
+
+
+# -- which data -------------------------------------------------------------------------------------------------------
+
+
+def fingerprint(log: Log) -> str:
+    """Return a hash of what a log holds: agents, contexts, records, voters; the same for equal logs."""
+    digest = sha256()
+    digest.update(repr((log.agents, log.text, log.design)).encode())
+    table = arrow.to_arrow(log)
+    for name in table.column_names:
+        digest.update(repr(name).encode())
+        _digest(table[name].combine_chunks(), digest.update)
+    return digest.hexdigest()
+
+
+def _digest(column: Any, update: Callable[[Any], None]) -> None:
+    """Tell `update` which values are missing and what the others are, whatever lies beneath the missing ones."""
+    if isinstance(column, pa.ChunkedArray):  # more than one array holds
+        for chunk in column.chunks:
+            _digest(chunk, update)
+        return
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    update(str(column.type).encode())
+    update(np.packbits(np.asarray(column.is_valid())).tobytes())
+    column = column.drop_null()
+    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+        update(np.asarray(pc.list_value_length(column), np.int64).tobytes())
+        _digest(column.flatten(), update)
+    elif pa.types.is_struct(column.type):
+        for part in column.flatten():
+            _digest(part, update)
+    elif not pa.types.is_null(column.type):
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, pa.schema([("", column.type)])) as stream:
+            stream.write_batch(pa.record_batch([column], [""]))
+        update(sink.getvalue())

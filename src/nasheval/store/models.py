@@ -1,0 +1,221 @@
+"""Save and load a fitted model: a folder of JSON, Parquet, safetensors and LightGBM text, nothing of which is run.
+
+| file | holds |
+| --- | --- |
+| `manifest.json` | format, package version, agents, settings, data fingerprint, metrics, hash of every other file |
+| `encoder.json` | contexts -> features |
+| `evidence.parquet` | the log, folds, out-of-fold nuisances; texts as tags, or as they are on request |
+| `outcome*` | outcome models |
+| `surface.txt` | what the second stage learned, if anything |
+| `policy.safetensors` | the network of a learned policy |
+
+A model that was loaded answers as the one that was saved, bit for bit on the same machine and libraries. Two things
+are not kept: models of the propensity, of which only the values at the log's records are (`KnownModels`), and names
+of voters.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+
+from nasheval.arrays import readonly
+from nasheval.contexts.encoder import ContextEncoder
+from nasheval.contexts.text import WORDLLAMA
+from nasheval.errors import InputError
+from nasheval.nuisance.crossfit import NuisanceFit
+from nasheval.nuisance.diagnostics import NuisanceDiagnostics
+from nasheval.nuisance.learners import Features
+from nasheval.nuisance.propensity import KnownModels
+from nasheval.payoff.pseudo import pseudo_outcomes
+from nasheval.payoff.stage1 import Stage1
+from nasheval.policy.base import Policy
+from nasheval.store.evidence import EVIDENCE, Evidence, evidence_bytes, evidence_of, fingerprint
+from nasheval.store.folder import MANIFEST, Files, check_target, open_folder, reading, write_folder
+from nasheval.store.manifest import fields
+from nasheval.store.outcomes import Frame, pack_outcome, unpack_outcome
+from nasheval.store.payoffs import pack_payoff, unpack_payoff
+from nasheval.store.plain import decode, encode, unsavable
+from nasheval.store.policies import pack_policy, unpack_policy
+from nasheval.store.texts import remembering
+
+ENCODER = "encoder.json"
+_METRICS = ("n_verdicts", "r2", "r2_within", "log_loss", "smallest", "floor", "clipped_share")
+_MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")  # of a published text model, no path
+
+
+class Fitted(Protocol):
+    """A fitted estimator."""
+
+    stage1_: Stage1
+    policy_: Policy
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return its settings by name."""
+        ...
+
+
+_Made = TypeVar("_Made")
+
+
+@dataclass(frozen=True, eq=False)
+class SavedStage1(Stage1):
+    """A Stage 1 that was loaded.
+
+    Args:
+        fingerprint: hash of the log it was fitted on, with all that is not kept.
+        text_kept: whether texts were kept.
+    """
+
+    fingerprint: str = ""
+    text_kept: bool = False
+
+
+def save(model: Fitted, path: str | PathLike[str], *, overwrite: bool = False, keep_text: bool = False) -> None:
+    """Write a fitted model to a folder, all of it or nothing.
+
+    Args:
+        path: the folder, which must not be there yet, or be empty.
+        overwrite: whether to replace a saved model that is there; anything else that is there is left alone.
+        keep_text: whether to keep the texts of the contexts as they are; otherwise tags stand for them.
+    """
+    if not hasattr(model, "policy_") or not hasattr(model, "stage1_"):
+        raise InputError(f"This {type(model).__name__} is not fitted, so there is nothing to save; call fit first.")
+    check_target(Path(path).resolve(), overwrite)  # before the work, not after it
+    parameters = {name: encode(value, name) for name, value in model.get_params(deep=False).items()}
+    told, files = pack_stage1(model.stage1_, keep_text=keep_text)
+    policy, more = pack_policy(model.policy_)
+    write_folder(path, {**told, "parameters": parameters, "policy": policy}, {**files, **more}, overwrite=overwrite)
+
+
+def load(path: str | PathLike[str], make: Callable[..., _Made]) -> _Made:
+    """Return the model that `save` wrote; a ModelFileError where the folder is damaged, edited or too new.
+
+    Args:
+        make: takes the settings by name and returns an estimator to be given what was fitted.
+    """
+    told, files = open_folder(path)
+    with reading(files.path(MANIFEST)):
+        parameters = {name: decode(value) for name, value in told["parameters"].items()}
+        model: Any = make(**parameters)
+        stage1 = unpack_stage1(told, files, _jobs(parameters.get("n_jobs")))
+        model.stage1_, model.policy_ = stage1, unpack_policy(told["policy"], files, stage1)
+        files.finish()
+    model.agents_ = stage1.agents
+    model.feature_names_in_ = np.array(told["features"], dtype=object)
+    return model  # type: ignore[no-any-return]
+
+
+def _jobs(given: Any) -> int:
+    if not (given is None or (type(given) is int and given != 0)):
+        raise ValueError(f"'n_jobs' is {given!r:.40}")
+    return given or os.cpu_count() or 1
+
+
+# -- Stage 1 ----------------------------------------------------------------------------------------------------------
+
+
+def pack_stage1(stage1: Stage1, *, keep_text: bool = False) -> tuple[dict[str, Any], dict[str, bytes]]:
+    """Return a Stage 1 as what the manifest tells of it, and files; an InputError where it has no safe form."""
+    fit, log, text = stage1.nuisances, stage1.log, stage1.encoder.text_encoder
+    saved = stage1 if isinstance(stage1, SavedStage1) else None
+    if keep_text and saved and not saved.text_kept and log.text:
+        raise InputError("keep_text is True, but this model was saved without its texts; fit again to keep them.")
+    if text is not None and not _is_portable(text.model):
+        raise unsavable("its text encoder", f"{text.model!r}, a path on this machine")
+    outcome, files = pack_outcome(fit.outcome_models)
+    payoff, more = pack_payoff(stage1.payoff)
+    files |= more
+    files[ENCODER] = stage1.encoder.to_json().encode()
+    kept = log.text is not None and keep_text
+    tag = log.text is not None and not keep_text and (saved is None or saved.text_kept)
+    files[EVIDENCE] = evidence_bytes(fit, dim=text.dim if text else 0, tag=tag)
+    aggregator = encode(stage1.pseudo.aggregation.aggregator, "aggregator")
+    told = {"folds": fit.n_folds, "floor": float(fit.floor), "aggregator": aggregator}
+    data = {
+        "fingerprint": saved.fingerprint if saved else fingerprint(log),
+        "contexts": log.n_contexts, "records": log.n_records, "menus": len(log.menus),
+        "voters": None if log.records.voter is None else len(log.voters or ()),
+        "design": log.design, "text": log.text, "text_kept": kept,
+    }  # fmt: skip
+    named = {"agents": list(log.agents), "features": log.contexts.column_names}
+    stage = {**told, "outcome": outcome, "payoff": payoff}
+    return {**named, "data": data, "metrics": _metrics(fit), "stage1": stage}, files
+
+
+def _is_portable(model: str) -> bool:
+    return model == WORDLLAMA or (bool(_MODEL_NAME.fullmatch(model)) and not os.path.exists(model))
+
+
+def _metrics(fit: NuisanceFit) -> dict[str, Any]:
+    """Return what the nuisances are worth, for a reader of the manifest; JSON values."""
+    known = _with_mu(replace(fit, propensity_models=KnownModels(fit.raw_propensity)), fit.mu)
+    told = NuisanceDiagnostics.of(known).to_dict()
+    return {name: told[name] for name in _METRICS}
+
+
+def _with_mu(fit: NuisanceFit, mu: Any) -> NuisanceFit:
+    """Return the nuisances with mu at the verdicts already there, which spares predicting the whole log."""
+    object.__setattr__(fit, "mu", readonly(mu))
+    return fit
+
+
+def unpack_stage1(told: dict[str, Any], files: Files, n_jobs: int = 1) -> SavedStage1:
+    """Return the Stage 1 of a checked manifest and its files; a ValueError or ModelFileError for what is no Stage 1."""
+    data, stage = told["data"], told["stage1"]
+    fields(stage, "'stage1'", {"folds": int, "floor": float, "aggregator": dict, "outcome": dict, "payoff": dict})
+    encoder = _encoder(files, data["text"])
+    found = _evidence(files, data, encoder.text_encoder.dim if encoder.text_encoder else 0)
+    _require_same(told, found, stage["folds"])
+    if found.vectors is not None:
+        encoder = remembering(encoder, found.log.contexts[data["text"]], found.vectors)
+    with reading(files.path(EVIDENCE)):
+        X = Features.of(encoder, found.log.contexts)
+    outcome = unpack_outcome(stage["outcome"], files, Frame(found.log, X, stage["folds"], n_jobs))
+    if not 0 < stage["floor"] <= 1:
+        raise ValueError(f"'floor' is {stage['floor']}")
+    fit = NuisanceFit(found.log, X, found.fold, outcome, KnownModels(found.propensity), stage["floor"])
+    pseudo = pseudo_outcomes(_with_mu(fit, found.mu), decode(stage["aggregator"]))
+    payoff = unpack_payoff(stage["payoff"], files, pseudo, n_jobs)
+    return SavedStage1(encoder, fit, pseudo, payoff, data["fingerprint"], data["text_kept"])
+
+
+def _encoder(files: Files, text: str | None) -> ContextEncoder:
+    raw = files.read(ENCODER)
+    with reading(files.path(ENCODER)):
+        encoder = ContextEncoder.from_json(raw.decode("utf-8"))
+        if encoder.text != text:
+            raise ValueError(f"its text column is {encoder.text!r:.60} where manifest.json tells of {text!r:.60}")
+        if encoder.text_encoder is not None and not _is_portable(encoder.text_encoder.model):
+            raise ValueError(f"its text model is {encoder.text_encoder.model!r:.80}, no name of a published one")
+    return encoder
+
+
+def _evidence(files: Files, data: dict[str, Any], dim: int) -> Evidence:
+    raw = files.read(EVIDENCE)
+    with reading(files.path(EVIDENCE)):
+        return evidence_of(raw, n_contexts=data["contexts"], n_voters=data["voters"], dim=dim)
+
+
+def _require_same(told: dict[str, Any], found: Evidence, folds: int) -> None:
+    """Raise where the manifest and the log tell different things."""
+    log, data = found.log, told["data"]
+    both = {
+        "agents": (told["agents"], list(log.agents)),
+        "features": (told["features"], log.contexts.column_names),
+        "records": (data["records"], log.n_records),
+        "menus": (data["menus"], len(log.menus)),
+        "design": (data["design"], log.design),
+        "text": (data["text"], log.text),
+        "folds": (list(range(folds)) if folds < 1 << 15 else None, np.unique(found.fold).tolist()),
+    }
+    for name, (here, there) in both.items():
+        if here != there:
+            raise ValueError(f"{name!r} differs between {MANIFEST} and {EVIDENCE}")

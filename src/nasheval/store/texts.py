@@ -1,0 +1,75 @@
+"""Texts that were not kept: a tag stands for each, and the vector it was embedded as is remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from nasheval.arrays import Floats, readonly
+from nasheval.contexts.encoder import ContextEncoder
+from nasheval.contexts.table import as_strings
+from nasheval.contexts.text import TextEncoder
+
+_PREFIX = "text "
+
+
+def tagged(texts: Any) -> pa.Array:
+    """Return a tag for each text, equal for equal texts; a missing one stays missing.
+
+    The tags are hashes under a key that is a hash of all texts together, so a guess at one text can be tried only by
+    somebody who has all of them.
+
+    Args:
+        texts: n strings or nulls.
+    """
+    coded = as_strings(texts).dictionary_encode()
+    distinct = [str(text).encode() for text in coded.dictionary.to_pylist()]
+    key = blake2b(digest_size=32)
+    for text in distinct:
+        key.update(len(text).to_bytes(8, "little") + text)
+    key.update(np.asarray(coded.indices.fill_null(-1), np.int64).tobytes())
+    tags = [_PREFIX + blake2b(text, digest_size=16, key=key.digest()).hexdigest() for text in distinct]
+    return pa.array(tags, pa.string()).take(coded.indices)
+
+
+@dataclass(frozen=True)
+class RememberedTexts(TextEncoder):
+    """A text encoder that knows the vectors of a log's texts, or of the tags that stand for them.
+
+    Args:
+        known: {text or tag: its row in `vectors`}.
+        vectors: (rows, dim).
+    """
+
+    known: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
+    vectors: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32), compare=False, repr=False)
+
+    def encode(self, texts: object) -> npt.NDArray[np.float32]:
+        """Embed n texts, (n, dim); those that are known are looked up."""
+        coded = as_strings(texts).dictionary_encode()
+        distinct = coded.dictionary.to_pylist()
+        place = np.array([self.known.get(text, -1) for text in distinct], np.int64)
+        found = np.zeros((len(distinct) + 1, self.dim), np.float32)  # the last row is that of a missing text
+        found[:-1][place >= 0] = self.vectors[place[place >= 0]]
+        new = np.flatnonzero(place < 0)
+        if len(new):
+            found[new] = super().encode(coded.dictionary.take(pa.array(new)))
+        return np.asarray(found[np.asarray(coded.indices.fill_null(-1))], np.float32)
+
+
+def remembering(encoder: ContextEncoder, texts: Any, vectors: Floats) -> ContextEncoder:
+    """Return the encoder with the vectors, (n, dim), of n texts or tags."""
+    plain = encoder.text_encoder
+    if plain is None:
+        return encoder
+    coded = as_strings(texts).dictionary_encode()
+    first = np.unique(np.asarray(coded.indices.fill_null(-1)), return_index=True)
+    rows = {int(code): int(row) for code, row in zip(*first, strict=True)}
+    known = {text: rows[code] for code, text in enumerate(coded.dictionary.to_pylist())}
+    made = RememberedTexts(plain.model, plain.dim, plain.cache, plain.batch_size, known, readonly(vectors))
+    return ContextEncoder(encoder.columns, encoder.text, made)
