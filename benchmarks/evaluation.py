@@ -117,10 +117,14 @@ def jobs(logs: int, worlds: int) -> list[Job]:
 
 
 def read(path: Path) -> list[dict[str, Any]]:
+    """Return the finished logs, and drop a last line that was cut off as it was written."""
     if not path.exists():
         return []
-    lines = path.read_text().splitlines()
-    return [json.loads(line) for line in lines if line.endswith("}")]  # the last may have been cut off
+    text = path.read_text()
+    whole = text[: text.rfind("\n") + 1]
+    if whole != text:
+        path.write_text(whole)
+    return [json.loads(line) for line in whole.splitlines()]
 
 
 def finish(todo: Iterable[Job], processes: int, path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 import numpy as np
 from scipy.stats import t
@@ -54,5 +54,4 @@ def costs_of(log: Log, costs: Costs) -> Floats:
     Args:
         costs: {agent: cost}, {agent: context column that holds it}, or costs in the order of the agents.
     """
-    found = Terms(L2(), costs).costs_at(log.agents, log.contexts)
-    return np.zeros(log.n_agents) if found is None else found
+    return cast(Floats, Terms(L2(), costs).costs_at(log.agents, log.contexts))  # None without costs only
