@@ -127,7 +127,7 @@ def _interior(A: Floats, agents: int, rho: Floats) -> tuple[Floats, Floats, Ints
 def _candidates(A: Floats, agents: int, rho: float, x: Floats, w: Floats) -> Iterator[Floats]:
     """Yield what may be the equilibrium (m,) where no support was certified, given the centre x, w (m,) of all.
 
-    Without regulariser that is the equilibrium of least norm. Ties broken by less than about 1e-7 can defeat it; then a
+    Without regulariser that is the equilibrium of least norm. Ties broken by less than about 1e-8 can defeat it; then a
     rho so slight that the gap it leaves is below rounding stands in for none.
     """
     if rho > 0:
