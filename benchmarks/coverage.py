@@ -11,8 +11,8 @@ The worlds, each with a seed of its own, their settings taken in turn:
   feedback. They and the paper's worlds of one voter, where the true mean payoffs have no cycle, are the transitive
   worlds; the paper's alone would be too easy, with mean payoffs far from zero (above 0.3 in a dozen looked at).
 - cyclic: 100 worlds of 3 and 5 voters with a weaker shared quality (0.6 instead of 1), pairwise and ranking feedback:
-  all looked at have cycles in their mean payoffs, with margins of up to 0.3. A true cycle counts where each of its edges has a
-  true mean payoff of at least four times its standard error.
+  all looked at have cycles in their mean payoffs, with margins of up to 0.3. A true cycle counts where each of its
+  edges has a true mean payoff of at least four times its standard error.
 
 The standard errors take contexts as sampled, so that the truth is the mean payoff of the population of contexts: exact
 payoffs averaged over 131,072 points of a Sobol sequence on the cube of contexts, which leaves an error of about a
