@@ -1,0 +1,9 @@
+"""The report: one self-contained page on a fitted model. `gather` what it shows, `render` it, `write_report` it."""
+
+from __future__ import annotations
+
+from nasheval.scoring.report.data import ReportData
+from nasheval.scoring.report.gather import gather
+from nasheval.scoring.report.render import render, write_report
+
+__all__ = ["ReportData", "gather", "render", "write_report"]

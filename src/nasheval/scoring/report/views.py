@@ -1,0 +1,164 @@
+"""Groups of contexts as a report shows them: standings, payoffs, certain preferences, cycles."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nasheval.arrays import Bools, Ints
+from nasheval.game.regularizers import Regularizer
+from nasheval.payoff.clusters import group_moments
+from nasheval.payoff.cycles import as_cycles, find_cycles
+from nasheval.payoff.groups import context_groups, is_number, n_values, quarter_groups
+from nasheval.payoff.inference import GroupPayoff, group_payoff
+from nasheval.payoff.pseudo import PseudoOutcomes
+from nasheval.scoring.leaderboard import ALL, Group, standings
+from nasheval.scoring.report.data import GroupView, Payoffs, Preferences
+from nasheval.scoring.report.numbers import gappy, rounded
+
+MOST_GROUPS = 30  # of a column, those with most contexts
+SHOWN = 20  # agents in a payoff matrix
+DRAWN = 12  # agents in a preference graph
+MOST_CYCLES = 30
+_FEW_VALUES = 20  # a column of numbers with more values is cut into quarters
+_MOST_COLUMNS = 6  # that are grouped by unasked
+
+
+@dataclass(frozen=True)
+class Solved:
+    """Who wins at contexts that were solved one by one.
+
+    Args:
+        rows: (m,) the contexts.
+        winners: (m, K) who is in the winner set there.
+    """
+
+    rows: Ints
+    winners: Bools
+
+
+@dataclass(frozen=True)
+class How:
+    """How groups are looked at: regulariser of the game, confidence, draws of the bootstrap and their seed."""
+
+    regularizer: Regularizer
+    confidence: float
+    draws: int
+    seed: int
+
+
+def grouping_columns(pseudo: PseudoOutcomes, by: str | Sequence[str] | None) -> tuple[str, ...]:
+    """Return the columns to group by: those asked for, or the first few that are numbers or have few values."""
+    log = pseudo.fit.log
+    if by is not None:
+        return (by,) if isinstance(by, str) else tuple(by)
+    names = [name for name in log.contexts.column_names if name != log.text]
+    found = [name for name in names if 1 < n_values(log, name) <= _FEW_VALUES or is_number(log, name)]
+    return tuple(name for name in found if n_values(log, name) > 1)[:_MOST_COLUMNS]
+
+
+def whole_view(pseudo: PseudoOutcomes, solved: Solved, how: How) -> GroupView:
+    """Return the group of all contexts."""
+    payoff = group_payoff(pseudo, name=ALL, confidence=how.confidence, draws=how.draws, seed=how.seed)
+    return _view(pseudo, "", np.ones(pseudo.n_contexts, bool), payoff, solved, how)
+
+
+def column_views(pseudo: PseudoOutcomes, column: str, solved: Solved, how: How) -> Iterator[GroupView]:
+    """Yield the groups of a column: numbers in their order, other values by their number of contexts."""
+    code, names = _largest(*_codes(pseudo, column), pseudo.used)
+    agents = pseudo.fit.log.agents
+    for g, moments in enumerate(group_moments(pseudo, code, len(names), None)):
+        payoff = GroupPayoff(names[g], agents, moments, how.confidence, how.draws, how.seed)
+        yield _view(pseudo, column, code == g, payoff, solved, how)
+
+
+def n_groups(pseudo: PseudoOutcomes, column: str) -> int:
+    """Return how many groups a column has, those beyond `MOST_GROUPS` too."""
+    return len(_codes(pseudo, column)[1])
+
+
+def _codes(pseudo: PseudoOutcomes, column: str) -> tuple[Ints, list[str]]:
+    log = pseudo.fit.log
+    many = is_number(log, column) and n_values(log, column) > _FEW_VALUES
+    return (quarter_groups if many else context_groups)(log, column, pseudo.used)
+
+
+def _largest(code: Ints, names: list[str], used: Bools) -> tuple[Ints, list[str]]:
+    """Keep the groups with most contexts, in the order they are shown in."""
+    count = np.bincount(code[used & (code >= 0)], minlength=len(names))
+    kept = np.argsort(-count, kind="stable")[:MOST_GROUPS]
+    kept = kept[_order([names[g] for g in kept])]
+    number = np.full(len(names) + 1, -1)  # the last is for contexts of no group
+    number[kept] = np.arange(len(kept))
+    return number[code], [names[g] for g in kept]
+
+
+def _order(names: list[str]) -> Ints:
+    """Return numbers ascending, and other names as they are."""
+    try:
+        return np.argsort([float(name) for name in names], kind="stable")
+    except ValueError:
+        return np.arange(len(names))
+
+
+def _view(
+    pseudo: PseudoOutcomes, column: str, inside: Bools, payoff: GroupPayoff, solved: Solved, how: How
+) -> GroupView:
+    log = pseudo.fit.log
+    found = list(standings(log, [Group(payoff.name, inside, payoff)], how.regularizer))
+    order = tuple(log.agents.index(row.agent) for row in found)
+    rows = [found[place] for place in np.argsort(order)]
+    here = solved.winners[inside[solved.rows]]
+    return GroupView(
+        column=column,
+        name=payoff.name,
+        contexts=payoff.moments.n_contexts,
+        order=order,
+        winners=tuple(a for a in order if rows[a].in_support),
+        lottery=rounded(row.lottery for row in rows),
+        lower=rounded(row.lower for row in rows),
+        upper=rounded(row.upper for row in rows),
+        frequency=rounded(row.frequency for row in rows),
+        won=gappy(here.mean(axis=0) if len(here) else np.full(log.n_agents, np.nan)),
+        rating=gappy((row.rating for row in rows), 1),
+        rating_error=gappy((row.rating_error for row in rows), 1),
+        votes=rounded((row.votes for row in rows), 1),
+        payoffs=_payoffs(payoff, order[:SHOWN]),
+        preferences=_preferences(payoff, order),
+        notes=payoff.notes,
+    )
+
+
+def _payoffs(payoff: GroupPayoff, agents: tuple[int, ...]) -> Payoffs:
+    first, second = np.triu_indices(len(agents), 1)
+    place = np.array(agents, int)[first], np.array(agents, int)[second]
+    votes = np.zeros(payoff.estimate.shape, int)
+    votes[np.triu_indices(len(votes), 1)] = payoff.moments.votes
+    return Payoffs(
+        agents,
+        rounded(payoff.estimate[place]),
+        rounded(payoff.lower[place]),
+        rounded(payoff.upper[place]),
+        tuple(int(count) for count in (votes + votes.T)[place]),
+    )
+
+
+def _preferences(payoff: GroupPayoff, order: tuple[int, ...]) -> Preferences:
+    beats, number = payoff.beats(), {agent: a for a, agent in enumerate(payoff.agents)}
+    named = as_cycles(find_cycles(beats), payoff.agents, payoff.estimate, payoff.error)
+    cycles = [tuple(number[agent] for agent in cycle.agents) for cycle in named]
+    drawn = _drawn(order, cycles)
+    edges = [(a, b, rounded([payoff.estimate[a, b]])[0]) for a in drawn for b in drawn if beats[a, b]]
+    return Preferences(drawn, tuple(edges), tuple(cycles[:MOST_CYCLES]), len(cycles))
+
+
+def _drawn(order: tuple[int, ...], cycles: list[tuple[int, ...]]) -> tuple[int, ...]:
+    """Return the agents of as many of the clearest cycles as fit, filled up with those at the top, in order."""
+    chosen: set[int] = set()
+    for cycle in cycles:
+        if len(chosen | set(cycle)) <= DRAWN:
+            chosen |= set(cycle)
+    chosen |= set([a for a in order if a not in chosen][: DRAWN - len(chosen)])
+    return tuple(a for a in order if a in chosen)
