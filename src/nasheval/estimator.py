@@ -316,6 +316,17 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         save(self, path, **options)
 
 
+def load(path: Any) -> NashEval:
+    """Return the model that `NashEval.save` wrote to a folder; nothing in the folder is run.
+
+    Its texts are tags unless they were kept, its voters are numbers, and its propensities are known at the log's
+    records only; everything else answers as the model that was saved.
+    """
+    from nasheval.store import load as load_folder
+
+    return load_folder(path, NashEval)
+
+
 def as_feedback(given: Any) -> Feedback:
     """Return a log: a Feedback as it is, a path or a DataFrame read as votes."""
     return given if isinstance(given, Feedback) else read_votes(given)

@@ -47,7 +47,10 @@ def is_number(log: Log, by: str) -> bool:
 
 def n_values(log: Log, by: str) -> int:
     """Return how many values a context column has, a missing one included."""
-    return int(pc.count_distinct(_column(log, by), mode="all").as_py())
+    column = _column(log, by)
+    if pa.types.is_dictionary(column.type):  # which Arrow does not count
+        column = column.cast(column.type.value_type)
+    return int(pc.count_distinct(column, mode="all").as_py())
 
 
 def _column(log: Log, by: str) -> pa.ChunkedArray:

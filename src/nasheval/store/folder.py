@@ -87,7 +87,7 @@ def open_folder(path: str | PathLike[str]) -> tuple[dict[str, Any], Files]:
         raise _fault(folder, f"there is no {MANIFEST} in this folder", "give the folder that save() wrote")
     place = folder / MANIFEST
     with reading(place):
-        manifest = checked_manifest(parse(_plain_bytes(place, _MOST_MANIFEST)))
+        manifest = checked_manifest(parse(_plain_bytes(place, _MOST_MANIFEST)), str(place))
         _check_names(manifest["files"])
     _check_listing(folder, set(entries) - {MANIFEST}, set(manifest["files"]))
     return manifest, Files(folder, manifest["files"])

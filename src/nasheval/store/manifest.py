@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
+from importlib.metadata import version
 from math import isfinite
 from typing import Any, NoReturn
 
-from nasheval import __version__
+from nasheval.errors import ModelFileError
 
 FORMAT = "nasheval.model"
 VERSION = 1
@@ -28,7 +29,7 @@ _DATA: dict[str, _Kinds] = {
 
 def rendered(manifest: Mapping[str, Any]) -> bytes:
     """Return a manifest as JSON, the same bytes for the same values."""
-    head = {"format": FORMAT, "version": VERSION, "package": __version__}
+    head = {"format": FORMAT, "version": VERSION, "package": version("nasheval")}
     text = json.dumps({**head, **manifest}, ensure_ascii=False, allow_nan=False, indent=1)
     return f"{text}\n".encode()
 
@@ -49,21 +50,26 @@ def parse(raw: bytes) -> dict[str, Any]:
     return found
 
 
-def checked_manifest(told: dict[str, Any]) -> dict[str, Any]:
-    """Return a manifest of this version's layout, brought here from an older one; a ValueError says what is wrong."""
+def checked_manifest(told: dict[str, Any], source: str) -> dict[str, Any]:
+    """Return a manifest of this version's layout, brought here from an older one; a ValueError says what is wrong.
+
+    Args:
+        source: what it is called in an error.
+    """
     if told.get("format") != FORMAT:
         raise ValueError(f'it does not say "format": "{FORMAT}", so this is not a saved model')
-    version = told.get("version")
-    if type(version) is not int or version < 1:
-        raise ValueError(f"its format version is {version!r:.40}, no whole number of 1 or more")
-    if version > VERSION:
-        by = told.get("package")
-        raise ValueError(
-            f"its format version is {version!r:.40}, newer than {VERSION}, the newest that this release reads; it was "
-            f"saved by nasheval {by!r:.40}: upgrade nasheval to load it"
+    number, by = told.get("version"), told.get("package")
+    if type(number) is not int or number < 1:
+        raise ValueError(f"its format version is {number!r:.40}, no whole number of 1 or more")
+    if number > VERSION:
+        raise ModelFileError(
+            f"its format version is {number!r:.40}; it was saved by nasheval {by!r:.40}",
+            source=source,
+            accepted=f"versions up to {VERSION}",
+            fix="upgrade nasheval to load it",
         )
-    while version < VERSION:
-        told, version = MIGRATIONS[version](told), version + 1
+    for older in range(number, VERSION):
+        told = MIGRATIONS[older](told)
     fields(told, "top level", _TOP)
     fields(told["data"], "'data'", _DATA)
     _names(told["agents"], "'agents'")
