@@ -56,18 +56,6 @@ def dot(a: Floats, b: Floats, start: int, stop: int) -> float:
 
 
 @compiled
-def product(A: Floats, x: Floats, y: Floats) -> None:
-    """Write y = A x (K,) for an antisymmetric A (K, K), row by row, which is fast and skips the zeros of x."""
-    K = x.shape[0]
-    for i in range(K):
-        y[i] = 0.0
-    for j in range(K):
-        if x[j] != 0.0:
-            for i in range(K):
-                y[i] -= A[j, i] * x[j]
-
-
-@compiled
 def careful_dot(a: Floats, b: Floats, start: float, m: int) -> float:
     """Return start - a . b over m entries as if in twice the precision (Ogita, Rump and Oishi's Dot2)."""
     high, low = start, 0.0

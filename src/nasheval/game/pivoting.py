@@ -12,7 +12,6 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.game.compiled import compiled
-from nasheval.game.linear import product
 from nasheval.game.supports import CERTIFIED, ROUNDING, STRICT, settle, workspace
 
 _SLIGHT = 1e-7  # rho of the tableau where the game's is smaller: without any, pivots would be zero
@@ -96,46 +95,55 @@ def find_support(A: Floats, rho: float, T: Floats, q: Floats, inside: Bools) -> 
 
 
 @compiled
-def losses(A: Floats, rho: float, x: Floats, w: Floats) -> None:
-    """Write the losses w = rho x - A x - rho ||x||^2 (K,) of lottery x (K,)."""
-    product(A, x, w)
+def losses(A: Floats, rho: float, on: Ints, m: int, x: Floats, w: Floats) -> None:
+    """Write the losses w = rho x - A x - rho ||x||^2 (K,) of lottery x (K,), row by row since A = -A^T.
+
+    Args:
+        on: the m agents of the support come first; a list, since testing every agent costs more than adding.
+    """
+    K = x.shape[0]
     square = 0.0
-    for i in range(x.shape[0]):
-        square += x[i] * x[i]
-    for i in range(x.shape[0]):
-        w[i] = rho * (x[i] - square) - w[i]
+    for i in range(K):
+        w[i] = 0.0
+    for a in range(m):
+        j = on[a]
+        square += x[j] * x[j]
+        for i in range(K):
+            w[i] += A[j, i] * x[j]
+    for i in range(K):
+        w[i] += rho * (x[i] - square)
 
 
 @compiled
-def refine(T: Floats, inside: Bools, w: Floats, x: Floats) -> tuple[float, float]:
+def refine(T: Floats, on: Ints, m: int, w: Floats, x: Floats) -> tuple[float, float]:
     """Move the weights x (K,) so that the losses w (K,) inside vanish; return the largest move and entry of T used."""
     moved, largest = 0.0, 0.0
-    for i in range(x.shape[0]):
-        if inside[i]:
-            move = 0.0
-            for j in range(x.shape[0]):
-                if inside[j]:
-                    move += T[i, j] * w[j]
-                    largest = max(largest, abs(T[i, j]))
-            x[i] -= move
-            moved = max(moved, abs(move))
+    for a in range(m):
+        i, move = on[a], 0.0
+        for b in range(m):
+            move += T[i, on[b]] * w[on[b]]
+            largest = max(largest, abs(T[i, on[b]]))
+        x[i] -= move
+        moved = max(moved, abs(move))
     return moved, largest
 
 
 @compiled
-def read_off(A: Floats, rho: float, T: Floats, q: Floats, inside: Bools, x: Floats, w: Floats) -> float:
+def read_off(A: Floats, rho: float, T: Floats, q: Floats, on: Ints, m: int, x: Floats, w: Floats) -> float:
     """Write the lottery of the tableau's support into x (K,); return its residual, infinite where rounding rules.
 
     The tableau holds the inverse of the support's system, for a rho as large or larger: refining with it is the exact
-    solve without a factorisation.
+    solve without a factorisation. Without regulariser the answer must be strict, and so the only one.
     """
     K = x.shape[0]
-    for i in range(K):
-        x[i] = q[i] if inside[i] else 0.0
     moved, largest, total, worst, margin = np.inf, 0.0, 0.0, 0.0, 1.0
+    for i in range(K):
+        x[i] = 0.0
+    for a in range(m):
+        x[on[a]] = q[on[a]]
     for _ in range(_REFINEMENTS):
-        losses(A, rho, x, w)
-        moved, largest = refine(T, inside, w, x)
+        losses(A, rho, on, m, x, w)
+        moved, largest = refine(T, on, m, w, x)
         if moved <= _STILL:
             break
     for i in range(K):
@@ -143,12 +151,22 @@ def read_off(A: Floats, rho: float, T: Floats, q: Floats, inside: Bools, x: Floa
         total += x[i]
     for i in range(K):
         x[i] /= total
-    losses(A, rho, x, w)
+    losses(A, rho, on, m, x, w)
     for i in range(K):
         worst = max(worst, abs(min(x[i], w[i])))
-        margin = min(margin, x[i] if inside[i] else w[i])
+        margin = min(margin, max(x[i], w[i]))
     unique = rho > 0.0 or (margin > STRICT and largest < _REGULAR)
     return worst if unique and moved <= _STILL else np.inf
+
+
+@compiled
+def listed(inside: Bools, on: Ints) -> int:
+    """Write the agents inside (K,) to the front of on (K + 1,); return how many they are."""
+    m = 0
+    for i in range(inside.shape[0]):
+        on[m] = i
+        m += 1 if inside[i] else 0
+    return m
 
 
 @compiled
@@ -158,9 +176,10 @@ def pivot_games(start: int, stop: int, A: Floats, rho: Floats, x: Floats, steps:
     Writes the lottery x (n, K), the number of pivots and whether it is certified.
     """
     K = A.shape[1]
-    T, q, inside, w, work = np.empty((K, K)), np.empty(K), np.empty(K, np.bool_), np.empty(K), workspace(K)
+    T, q, inside, work = np.empty((K, K)), np.empty(K), np.empty(K, np.bool_), workspace(K)
+    w, on = np.empty(K), np.empty(K + 1, np.int64)
     for g in range(start, stop):
         steps[g] = find_support(A[g], max(rho[g], _SLIGHT), T, q, inside)
-        certified[g] = read_off(A[g], rho[g], T, q, inside, x[g], w) < CERTIFIED
+        certified[g] = read_off(A[g], rho[g], T, q, on, listed(inside, on), x[g], w) < CERTIFIED
         if not certified[g]:
             certified[g] = settle(A[g], K, rho[g], inside, x[g], work) < CERTIFIED

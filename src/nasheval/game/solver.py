@@ -94,14 +94,15 @@ def _solved(A: Floats, omega: Regularizer, largest: Floats, names: Ints) -> Solu
 
 def _certified(A: Floats, omega: Regularizer, found: Found, largest: Floats, names: Ints) -> Solution:
     """Return the solution with its gap and residual; raise where the gap is not zero up to rounding."""
-    pi = np.maximum(found.lotteries, 0.0)  # rounding may have left a weight of -1e-13
-    pi /= pi.sum(-1, keepdims=True)
     if isinstance(omega, L2):
         from nasheval.game.certificates import certify
 
+        pi = found.lotteries
         gaps, kkt = certify(A, omega.rho, pi)
         scale = largest + omega.rho
     else:
+        pi = np.maximum(found.lotteries, 0.0)  # rounding may have left a weight of -1e-13
+        pi /= pi.sum(-1, keepdims=True)
         payoff, slope = np.einsum("njk,nk->nj", A, pi), omega.gradient(pi)
         gaps, kkt = gap_at(pi, payoff, omega), residual_at(pi, payoff, omega, found.price)
         scale = largest + omega.kappa + np.where(np.isfinite(slope), np.abs(slope), 0.0).max(-1)
