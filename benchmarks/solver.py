@@ -1,25 +1,28 @@
 """How fast are equilibria found, and how exact are they?
 
-`python -m benchmarks.solver [--scale 1.0] [--rounds 3] [--seconds 2]` solves batches of random games of K agents with
-payoffs uniform in [-1, 1] by `solve`, regularised and not, and samples of the same games with one linear program a game
-through HiGHS, the paper's support enumeration, Nashpy, pref_voting and Clarabel, turn and turn about. It prints
-microseconds a game, how many times slower each peer is, the largest gap and residual over all games and a suite of
-degenerate ones, and how time grows with K. Peers that are not installed are left out; pref_voting pins old versions of
-numpy and numba, so give it an environment of its own. A peer fails on a game that it gives up, does not end within five
-seconds, or answers with a lottery that loses more than 0.01 to some agent.
+`python -m benchmarks.solver [--quick] [--rounds 3] [--seconds 1]` solves batches of random games of K agents with
+payoffs uniform in [-1, 1] by `solve`, regularised and not, on all cores, and samples of the same games with one linear
+program a game through HiGHS (by SciPy, and by highspy with one object for all games and presolve off, which is
+fastest), the paper's support enumeration, Nashpy, pref_voting and Clarabel, on one core as they come, turn and turn
+about. It prints microseconds a game by the clock and of one core, how many times slower each peer is by the clock, the
+largest gap and residual over all games and a suite of degenerate ones, how time grows with K, and whether the bars are
+met. A peer fails on a game that it gives up, does not end within five seconds, or answers with a lottery that loses
+more than 0.01 to some agent. pref_voting pins old versions of numba and Nashpy, and brings a HiGHS of its own:
+`pip install --no-deps --target DIR pref_voting tabulate random2 ortools highspy==1.12.0`, and put DIR on PYTHONPATH.
 """
 
 from __future__ import annotations
 
 import argparse
 import math
+import os
 import platform
 import signal
 import time
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import suppress
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import combinations
 
 import numpy as np
@@ -37,6 +40,7 @@ BARS = {5: 1000, 10: 300, 15: 80, 50: 5, 100: 5, 200: 5}  # times faster a game 
 LARGEST_GAP, LARGEST_KKT = 1e-8, 1e-10
 PATIENCE = 5.0  # seconds a game
 OURS = {"solve, L2(1e-3)": L2(RHO), "solve, L2(0)": L2(0.0)}
+HIGHS = ("HiGHS by SciPy", "HiGHS by highspy")
 Peer = Callable[[np.ndarray], np.ndarray]
 
 
@@ -64,7 +68,7 @@ def degenerate_games() -> Iterator[np.ndarray]:
     yield random_games(1, 12)[0].astype(np.float32)
 
 
-def highs(A: np.ndarray) -> np.ndarray:
+def by_scipy(A: np.ndarray) -> np.ndarray:
     """One linear program: the largest v with pi A >= v."""
     K = len(A)
     found = linprog(
@@ -72,6 +76,31 @@ def highs(A: np.ndarray) -> np.ndarray:
         A_eq=np.r_[np.ones(K), 0.0][None], b_eq=[1.0], bounds=[(0, None)] * K + [(None, None)], method="highs",
     )  # fmt: skip
     return found.x[:K]
+
+
+def with_highspy() -> Peer:
+    """The same program, handed to HiGHS without SciPy's checks: one object for all games."""
+    highspy = import_module("highspy")
+    highs, lp = highspy.Highs(), highspy.HighsLp()
+    highs.silent()
+    highs.setOptionValue("presolve", "off")  # these programs have nothing to presolve
+    lp.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
+
+    def solved(A: np.ndarray) -> np.ndarray:
+        n = len(A) + 1
+        rows = np.ones((n, n))
+        rows[:-1, :-1], rows[-1, -1] = -A.T, 0.0
+        lp.num_col_ = lp.num_row_ = n
+        lp.col_cost_, lp.col_upper_ = np.r_[np.zeros(n - 1), -1.0], np.full(n, highspy.kHighsInf)
+        lp.col_lower_ = np.r_[np.zeros(n - 1), -highspy.kHighsInf]
+        lp.row_lower_, lp.row_upper_ = np.r_[np.full(n - 1, -highspy.kHighsInf), 1.0], np.r_[np.zeros(n - 1), 1.0]
+        lp.a_matrix_.start_, lp.a_matrix_.index_ = np.arange(0, n * n + 1, n), np.tile(np.arange(n), n)
+        lp.a_matrix_.value_ = rows.ravel()
+        highs.passModel(lp)
+        highs.run()
+        return np.array(highs.getSolution().col_value)[:-1]
+
+    return solved
 
 
 def support_enumeration(A: np.ndarray) -> np.ndarray:
@@ -91,30 +120,59 @@ def support_enumeration(A: np.ndarray) -> np.ndarray:
     raise ArithmeticError("no support was found")
 
 
-def peers() -> dict[str, tuple[Peer, int]]:
+def with_nashpy(method: str) -> Peer:
+    nashpy = import_module("nashpy")
+    methods: dict[str, Peer] = {
+        "linear program": lambda A: nashpy.Game(A).linear_program()[0],
+        "Lemke-Howson": lambda A: nashpy.Game(A).lemke_howson(0)[0],
+        "support enumeration": lambda A: next(nashpy.Game(A).support_enumeration())[0],
+    }
+    return methods[method]
+
+
+def with_pref_voting() -> Peer:
+    methods, graphs = (
+        import_module("pref_voting.probabilistic_methods"),
+        import_module("pref_voting.weighted_majority_graphs"),
+    )
+
+    def lottery(A: np.ndarray) -> np.ndarray:
+        agents = list(range(len(A)))
+        margins = [(i, j, float(A[i, j])) for i in agents for j in agents if A[i, j] > 0]
+        found = methods.maximal_lottery(graphs.MarginGraph(agents, margins))
+        return np.array([found[i] for i in agents])
+
+    return lottery
+
+
+def with_clarabel() -> Peer:
+    clarabel = import_module("clarabel")
+    return lambda A: by_clarabel(clarabel, A)
+
+
+# How to make each peer, and the most agents it is asked for.
+PEERS: dict[str, tuple[Callable[[], Peer], int]] = {
+    HIGHS[0]: (lambda: by_scipy, 1000),
+    HIGHS[1]: (with_highspy, 1000),
+    "support enumeration (paper)": (lambda: support_enumeration, 15),
+    "Nashpy, linear program": (lambda: with_nashpy("linear program"), 50),
+    "Nashpy, Lemke-Howson": (lambda: with_nashpy("Lemke-Howson"), 10),
+    "Nashpy, support enumeration": (lambda: with_nashpy("support enumeration"), 5),
+    "pref_voting": (with_pref_voting, 50),
+    "Clarabel, quadratic program": (with_clarabel, 1000),
+}
+
+
+def installed() -> dict[str, tuple[Peer, int]]:
     """Return the peers that are installed, each with the most agents it is asked for."""
-    found: dict[str, tuple[Peer, int]] = {"HiGHS, a linear program": (highs, 1000)}
-    found["support enumeration"] = (support_enumeration, 15)
-    with suppress(ImportError):
-        import nashpy
-
-        found["Nashpy, a linear program"] = (lambda A: nashpy.Game(A).linear_program()[0], 50)
-        found["Nashpy, Lemke-Howson"] = (lambda A: nashpy.Game(A).lemke_howson(0)[0], 15)
-        found["Nashpy, support enumeration"] = (lambda A: next(nashpy.Game(A).support_enumeration())[0], 5)
-    with suppress(ImportError):
-        from pref_voting.probabilistic_methods import maximal_lottery
-        from pref_voting.weighted_majority_graphs import MarginGraph
-
-        def lottery(A: np.ndarray) -> np.ndarray:
-            K = len(A)
-            margins = [(i, j, float(A[i, j])) for i in range(K) for j in range(K) if A[i, j] > 0]
-            return np.array([maximal_lottery(MarginGraph(list(range(K)), margins))[i] for i in range(K)])
-
-        found["pref_voting, a linear program"] = (lottery, 50)
-    with suppress(ImportError):
-        import clarabel
-
-        found["Clarabel, a quadratic program"] = (lambda A: by_clarabel(clarabel, A), 1000)
+    found = {}
+    for name, (make, most) in PEERS.items():
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                found[name] = make(), most
+        except ImportError as error:
+            print(f"{name}: not installed ({error})")
     return found
 
 
@@ -139,19 +197,31 @@ def by_clarabel(clarabel: object, A: np.ndarray) -> np.ndarray:
 
 @dataclass
 class Timed:
-    """Seconds a game, the best of the rounds, and how far from an equilibrium the answers were."""
+    """Seconds a game by the clock and of one core, the best of the rounds, and how far off the answers were."""
 
     seconds: float = math.inf
+    core: float = math.inf
     games: int = 0
     exploitability: float = 0.0
     failed: int = 0
     solutions: list[Solution] = field(default_factory=list)
 
 
+class Watch:
+    """Seconds since it was made, by the clock and of the cores."""
+
+    def __init__(self) -> None:
+        self.wall, self.core = time.perf_counter(), time.process_time()
+
+    def stop(self, games: int, seen: Timed) -> None:
+        seen.seconds = min(seen.seconds, (time.perf_counter() - self.wall) / games)
+        seen.core = min(seen.core, (time.process_time() - self.core) / games)
+
+
 def time_ours(A: np.ndarray, regularizer: L2, seen: Timed) -> None:
-    start = time.perf_counter()
+    watch = Watch()
     solution = solve(A, regularizer=regularizer)
-    seen.seconds = min(seen.seconds, (time.perf_counter() - start) / len(A))
+    watch.stop(len(A), seen)
     seen.games, seen.solutions = len(A), [solution]
     seen.exploitability = float(np.einsum("njk,nk->nj", A, solution.strategy).max())
 
@@ -175,10 +245,10 @@ def out_of_patience(number: int, frame: object) -> None:
 
 def time_peer(peer: Peer, A: np.ndarray, seconds: float, seen: Timed) -> None:
     """Time a peer on games from the start of A, until the seconds are over."""
-    start, answers = time.perf_counter(), []
-    while len(answers) < len(A) and time.perf_counter() - start < seconds:
+    watch, answers = Watch(), []
+    while len(answers) < len(A) and time.perf_counter() - watch.wall < seconds:
         answers.append(guarded(peer, A[len(answers)]))
-    seen.seconds = min(seen.seconds, (time.perf_counter() - start) / len(answers))
+    watch.stop(len(answers), seen)
     seen.games = max(seen.games, len(answers))
     worst = np.array(
         [(game @ pi).max() if len(pi) == len(game) else np.nan for game, pi in zip(A, answers, strict=False)]
@@ -187,48 +257,63 @@ def time_peer(peer: Peer, A: np.ndarray, seconds: float, seen: Timed) -> None:
     seen.exploitability = max(seen.exploitability, float(np.nanmax(worst, initial=0.0)))
 
 
-def measured(K: int, n: int, rounds: int, seconds: float) -> dict[str, Timed]:
+def measured(K: int, n: int, peers: dict[str, tuple[Peer, int]], options: argparse.Namespace) -> dict[str, Timed]:
     A = random_games(n, K, seed=K)
-    able = {name: peer for name, (peer, most) in peers().items() if most >= K}
+    able = {name: peer for name, (peer, most) in peers.items() if most >= K}
     seen = {name: Timed() for name in (*OURS, *able)}
-    for _ in track(range(rounds), description=f"K = {K}, {n:,} games"):
+    for _ in track(range(options.rounds), description=f"K = {K}, {n:,} games"):
         for name, regularizer in OURS.items():
             time_ours(A, regularizer, seen[name])
         for name, peer in able.items():
-            time_peer(peer, A, seconds, seen[name])
+            time_peer(peer, A, options.seconds, seen[name])
     return seen
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--scale", type=float, default=1.0, help="of the batches")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--seconds", type=float, default=2.0, help="for each peer in each round")
+def parsed() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="a tenth of the games, one round, a tenth of the time")
+    parser.add_argument("--rounds", type=int, default=3, help="of which the fastest counts")
+    parser.add_argument("--seconds", type=float, default=1.0, help="for each peer in each round")
     options = parser.parse_args()
+    options.share = 0.1 if options.quick else 1.0
+    if options.quick:
+        options.rounds, options.seconds = 1, options.seconds / 10
+    return options
+
+
+def main() -> None:
+    options = parsed()
     signal.signal(signal.SIGALRM, out_of_patience)
-    solve(random_games(2, 3))  # compile before the clock starts
-    solve(random_games(2, 60))
-    runs = {K: measured(K, max(2, int(n * options.scale)), options.rounds, options.seconds) for K, n in SIZES.items()}
+    for K in (3, 60):  # compile before the clock starts
+        for regularizer in OURS.values():
+            solve(random_games(2, K), regularizer=regularizer)
+    peers = installed()
+    runs = {K: measured(K, max(4, int(n * options.share)), peers, options) for K, n in SIZES.items()}
     console = Console(width=120)
     for K, seen in runs.items():
         console.print(table_of(K, seen))
     console.print(growth(runs))
     exact = exactness([one for seen in runs.values() for timed in seen.values() for one in timed.solutions])
     verdict(runs, *exact)
-    print(f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}")
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    print(f"{platform.machine()}, {cores} cores, Python {platform.python_version()}, numpy {np.__version__}")
 
 
 def table_of(K: int, seen: dict[str, Timed]) -> Table:
     table = Table(title=f"K = {K}")
-    for heading in ("method", "games", "microseconds a game", "times ours", "times ours at 0", "worst loss", "failed"):
-        table.add_column(heading, justify="left" if heading == "method" else "right")
+    headings = ("games", "µs a game", "of a core", "times ours", "times ours at 0", "worst loss", "failed")
+    for heading in ("method", *headings):
+        table.add_column(heading, justify="left" if heading == "method" else "right", no_wrap=True)
     ours = [seen[name].seconds for name in OURS]
-    for name, timed in seen.items():
+    for name in (*OURS, *(peer for peer, (_, most) in PEERS.items() if most >= K)):
+        if name not in seen:
+            table.add_row(name, "not installed")
+            continue
+        timed = seen[name]
         ratios = [f"{timed.seconds / one:,.1f}" for one in ours]
         failed = f"{timed.failed:,}" if timed.failed else ""
-        table.add_row(
-            name, f"{timed.games:,}", f"{timed.seconds * 1e6:,.2f}", *ratios, f"{timed.exploitability:.1e}", failed
-        )
+        times = (f"{one * 1e6:,.2f}" for one in (timed.seconds, timed.core))
+        table.add_row(name, f"{timed.games:,}", *times, *ratios, f"{timed.exploitability:.1e}", failed)
     return table
 
 
@@ -267,10 +352,12 @@ def exactness(solutions: list[Solution]) -> tuple[float, float, int]:
 
 def verdict(runs: dict[int, dict[str, Timed]], largest_gap: float, largest_kkt: float, games: int) -> None:
     for K, bar in BARS.items():
-        base = runs[K]["HiGHS, a linear program"].seconds
-        ratios = {name: base / runs[K][name].seconds for name in OURS}
-        told = ", ".join(f"{name} {ratio:,.0f} times" for name, ratio in ratios.items())
-        print(f"K = {K}: {told} faster than HiGHS; bar {bar}: {'met' if min(ratios.values()) >= bar else 'MISSED'}")
+        seen = runs[K]
+        for peer in (name for name in HIGHS if name in seen):
+            ratios = [seen[peer].seconds / seen[name].seconds for name in OURS]
+            cores = [seen[peer].core / seen[name].core for name in OURS]
+            told = f"{ratios[0]:,.0f} and at 0 {ratios[1]:,.0f} times faster ({cores[0]:,.0f}, {cores[1]:,.0f} a core)"
+            print(f"K = {K}: {told} than {peer}; bar {bar}: {'met' if min(ratios) >= bar else 'MISSED'}")
     met = largest_gap <= LARGEST_GAP and largest_kkt <= LARGEST_KKT
     print(
         f"over {games:,} games, degenerate ones among them: largest gap {largest_gap:.1e}, residual {largest_kkt:.1e}"

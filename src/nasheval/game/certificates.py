@@ -21,8 +21,11 @@ def certify(A: Floats, rho: float, pi: Floats) -> tuple[Floats, Floats]:
 
 @compiled
 def threshold(lead: Floats) -> float:
-    """Return the t with sum max(lead - t, 0) = 1, by dropping the entries below it until none is (Michelot)."""
-    t, kept = -1e300, lead.shape[0] + 1
+    """Return the t with sum max(lead - t, 0) = 1, by dropping the entries below it until none is (Michelot).
+
+    The largest entry is 0, so that t is at least -1.
+    """
+    t, kept = -1.0, lead.shape[0] + 1
     while True:
         total, count = -1.0, 0
         for i in range(lead.shape[0]):
