@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nasheval.scoring.report.data import ReportData
-from nasheval.scoring.report.gather import gather
-from nasheval.scoring.report.render import render, write_report
+from nasheval.scoring.report.gathering import gather
+from nasheval.scoring.report.rendering import render, write_report
 
 __all__ = ["ReportData", "gather", "render", "write_report"]

@@ -22,7 +22,7 @@ def render(data: ReportData) -> str:
     """
     script = "\n".join(_part(name) for name in _SCRIPTS)
     filled = {
-        "TITLE": escape(data.title),
+        "TITLE": escape(data.title).encode("utf-8", "replace").decode(),  # a lone surrogate has no UTF-8
         "HASH": b64encode(sha256(script.encode()).digest()).decode(),
         "STYLE": _part("style.css"),
         "SCRIPT": script,
