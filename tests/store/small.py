@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Callable
 from hashlib import sha256
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
-from nasheval.estimator import NashEval
+from nasheval.errors import ModelFileError
+from nasheval.estimator import NashEval, load
 from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.world import SyntheticWorld
@@ -92,3 +96,40 @@ def forge(folder, name, held):
     told = manifest(folder)
     told["files"][name] = {"bytes": len(held), "sha256": sha256(held).hexdigest()}
     write_manifest(folder, told)
+
+
+FILES = (
+    "encoder.json", "evidence.parquet", "outcome-0.safetensors", "outcome-1-fold-0.txt", "outcome-1-fold-1.txt",
+    "outcome.safetensors", "policy.safetensors", "surface.txt",
+)  # fmt: skip
+NETWORK, TEXTS, STACK, POLICY, SURFACE = FILES[2], FILES[3], FILES[5], FILES[6], FILES[7]
+
+
+def refused(folder, *words):
+    with pytest.raises(ModelFileError) as caught:
+        load(folder)
+    told = str(caught.value)
+    assert "To do: " in told
+    assert str(folder) in told.splitlines()[0]
+    for word in words:
+        assert word in told, told
+    return told
+
+
+def set_told(path: str, value: object) -> Callable[[Path], None]:
+    """Return what sets one value, at a path of keys, in the manifest; ... removes it."""
+
+    def spoil(folder: Path) -> None:
+        told = manifest(folder)
+        *outer, last = path.split("/")
+        place = told
+        for key in outer:
+            place = place[int(key) if isinstance(place, list) else key]
+        last = int(last) if isinstance(place, list) else last
+        if value is ...:
+            del place[last]
+        else:
+            place[last] = value
+        write_manifest(folder, told)
+
+    return spoil
