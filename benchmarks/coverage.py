@@ -294,7 +294,7 @@ def table(rows: list[Row]) -> Table:
     for share in shares(rows):
         shown.add_row(*share.cells())
     z = [(e - a) / s for row in rows if row["kind"] == "paper"
-         for e, a, s in zip(row["estimate"], row["truth"], row["error"], strict=True)]  # fmt: skip
+         for e, a, s in zip(row["estimate"], row["truth"], row["error"], strict=True) if s > 0]  # fmt: skip
     shown.caption = (
         f"(estimate - truth) / error in the paper's worlds: mean {np.mean(z):+.3f}, deviation {np.std(z):.3f}"
     )

@@ -13,7 +13,7 @@ from nasheval.errors import InputError
 from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
 from nasheval.payoff.aggregators import Cubic
-from nasheval.payoff.clusters import Moments
+from nasheval.payoff.clusters import Moments, group_moments
 from nasheval.payoff.cycles import find_cycles, signs
 from nasheval.payoff.inference import GroupPayoff, group_payoff, group_payoffs
 from nasheval.payoff.pseudo import pseudo_outcomes
@@ -29,6 +29,12 @@ def simulate(rng, n, **more):
     return centre, pseudo_outcomes(duel_fit(log, x, centre, slope, one=more.get("one", False)))
 
 
+def raw_moments(pseudo, inside=None, *, cluster):
+    """What `group_payoff` starts from, before errors are kept from being too small."""
+    code = np.zeros(pseudo.n_contexts, int) if inside is None else inside.astype(int) - 1
+    return group_moments(pseudo, code, 1, cluster)[0]
+
+
 # -- by hand ----------------------------------------------------------------------------------------------------------
 
 
@@ -37,7 +43,7 @@ def test_means_and_errors_by_context_are_those_of_gamma(design):
     log, x = ragged_log(design=design)
     pseudo = pseudo_outcomes(arbitrary_fit(log, x), Cubic(1.0))
     inside = x[:, 0] > -0.5
-    found = group_payoff(pseudo, inside, cluster="context").moments
+    found = raw_moments(pseudo, inside, cluster="context")
     gamma = pseudo.dense(np.flatnonzero(inside & pseudo.used))
     np.testing.assert_allclose(found.mean, gamma.mean(axis=0), atol=1e-13)
     np.testing.assert_allclose(found.covariance, np.cov(gamma.T) / len(gamma), atol=1e-13)
@@ -75,8 +81,8 @@ def test_two_way_clustering_by_hand(design):
     voter, context = log.records.voter, log.context_of
     extra = voter_sums(pseudo, lambda r: voter[r], mass, lambda r: centre)
     extra -= voter_sums(pseudo, lambda r: (context[r], voter[r]), mass, lambda r: centre)
-    alone = group_payoff(pseudo, cluster="context").moments
-    both = group_payoff(pseudo, cluster="both").moments
+    alone = raw_moments(pseudo, cluster="context")
+    both = raw_moments(pseudo, cluster="both")
     raw = alone.covariance + extra / n**2
     expected = np.maximum(np.diag(raw), np.diag(alone.covariance))
     if np.linalg.eigvalsh(raw)[0] >= 0:
@@ -94,7 +100,7 @@ def test_clustering_by_voter_takes_contexts_as_fixed():
     mass = log.records.weights / np.bincount(log.context_of, log.records.weights, 12)[log.context_of]
     fixed = pseudo.corrections.toarray()
     expected = voter_sums(pseudo, lambda r: log.records.voter[r], mass, lambda r: fixed[log.context_of[r]]) / n**2
-    np.testing.assert_allclose(group_payoff(pseudo, cluster="voter").moments.covariance, expected, atol=1e-13)
+    np.testing.assert_allclose(raw_moments(pseudo, cluster="voter").covariance, expected, atol=1e-13)
 
 
 def test_records_without_a_voter_are_clusters_of_their_own():
@@ -109,6 +115,16 @@ def test_what_to_cluster_by_is_chosen_by_numbers():
     for n, voters, expected in ((60, None, "context"), (60, 5, "context"), (60, 30, "both"), (12, 30, "voter")):
         _, pseudo = simulate(rng, n, voters=voters, one=n < 20, each=40 if n < 20 else 1)
         assert group_payoff(pseudo).moments.cluster == expected
+
+
+def test_votes_of_one_mind_leave_some_doubt():
+    log = Feedback.from_partitions(np.zeros((96, 1)), [partition.duel("a", "b", "a")] * 96, agents=["a", "b"])
+    pseudo = pseudo_outcomes(duel_fit(log, np.zeros((96, 1)), np.array([1.0]), np.array([0.0]), one=True))
+    group = group_payoff(pseudo, cluster="context")
+    assert raw_moments(pseudo, cluster="context").error[0] == 0
+    # 98 of 100 votes for a, as Agresti and Coull would count them.
+    assert group.error[0, 1] == pytest.approx(2 * np.sqrt(0.02 / 100), rel=0.02)
+    assert group.lower[0, 1] == pytest.approx(1 - group.error[0, 1] * t.ppf(0.975, 95), rel=1e-3)
 
 
 def test_intervals_by_hand():
@@ -126,7 +142,7 @@ def test_intervals_by_hand():
     assert c == pytest.approx(norm.ppf((1 + np.sqrt(0.95)) / 2), abs=0.06)  # two independent pairs
     assert group.lower[0, 1] == pytest.approx(0.5 - 0.1 * t.isf(norm.sf(c), 9))
     assert np.isinf(group.error[1, 2])
-    assert "1 pairs have fewer than two effective votes" in group.notes[0]
+    assert group.notes[0] == "pairs with fewer than two effective votes here, whose interval is [-1, 1]: 1"
 
 
 # -- by simulation ----------------------------------------------------------------------------------------------------

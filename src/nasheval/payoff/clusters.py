@@ -9,7 +9,7 @@ and voters are the clusters.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
@@ -51,6 +51,15 @@ class Moments:
     def error(self) -> Floats:
         """(n_pairs,) standard errors."""
         return np.sqrt(np.maximum(self.covariance.diagonal(), 0.0))
+
+    def of_verdicts(self) -> Moments:
+        """Return the same for means of verdicts in [-1, 1], with errors no smaller than votes of one mind leave them.
+
+        A thousand votes without a single upset have no spread, but do not say that there are no upsets. The least
+        error is that of Agresti and Coull (1998), two votes for and two against added: 2 sqrt(2) / (votes + 4).
+        """
+        least = 2 * np.sqrt(2) / (np.maximum(self.freedom, 0) + 5)
+        return replace(self, covariance=_at_least(self.covariance, least**2))
 
 
 def group_moments(pseudo: PseudoOutcomes, code: Ints, n_groups: int, cluster: Cluster | None) -> list[Moments]:
@@ -104,6 +113,11 @@ def _raised(covariance: Floats, least: Floats) -> Floats:
     values, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     if values[0] < 0:
         covariance = (vectors * np.maximum(values, 0)) @ vectors.T
+    return _at_least(covariance, least)
+
+
+def _at_least(covariance: Floats, least: Floats) -> Floats:
+    """Return the covariance with its variances raised to at least those given, correlations kept."""
     variance = covariance.diagonal()
     scale = np.sqrt(np.maximum(least, variance) / np.where(variance > 0, variance, 1))
     found: Floats = covariance * np.outer(scale, scale)

@@ -162,7 +162,7 @@ class GroupPayoff:
             f"{self.moments.n_clusters} clusters (by {self.moments.cluster}): standard errors are rough below {FEW}"
             if self.moments.n_clusters < FEW else "",
             "few contexts: taken as fixed, with voters as clusters" if self.moments.cluster == "voter" else "",
-            f"{bare} pairs have fewer than two effective votes here: their interval is [-1, 1]" if bare else "",
+            f"pairs with fewer than two effective votes here, whose interval is [-1, 1]: {bare}" if bare else "",
         ) if note)  # fmt: skip
 
     def _matrix(self, upper: Floats, lower: Floats) -> Floats:
@@ -227,7 +227,7 @@ def group_payoff(
     inside = np.ones(pseudo.n_contexts, bool) if contexts is None else np.asarray(contexts)
     if inside.shape != (pseudo.n_contexts,) or inside.dtype.kind != "b":
         raise InputError(f"contexts has shape {inside.shape} of {inside.dtype}; accepted are booleans, one a context.")
-    moments = group_moments(pseudo, inside.astype(np.int64) - 1, 1, cluster)[0]
+    moments = group_moments(pseudo, inside.astype(np.int64) - 1, 1, cluster)[0].of_verdicts()
     return GroupPayoff(name, pseudo.fit.log.agents, moments, checked_level(confidence), draws, seed)
 
 
@@ -249,4 +249,4 @@ def group_payoffs(
     moments = group_moments(pseudo, code, len(names), cluster)
     order = sorted(range(len(names)), key=lambda g: -moments[g].n_contexts)
     level, agents = checked_level(confidence), pseudo.fit.log.agents
-    return tuple(GroupPayoff(names[g], agents, moments[g], level, draws, seed) for g in order)
+    return tuple(GroupPayoff(names[g], agents, moments[g].of_verdicts(), level, draws, seed) for g in order)
