@@ -12,7 +12,7 @@ from pathlib import Path
 
 from nasheval.scoring.report.data import ReportData
 
-_SCRIPTS = ("dom.js", "tables.js", "heat.js", "charts.js", "graph.js", "page.js")
+_SCRIPTS = ("dom.js", "tables.js", "heat.js", "charts.js", "graph.js", "sections.js", "page.js")
 
 
 def render(data: ReportData) -> str:

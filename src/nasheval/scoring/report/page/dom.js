@@ -24,26 +24,45 @@ const fill = (id, ...children) => $(id).replaceChildren(...children.filter((chil
 // Numbers as people read them.
 const minus = (text) => text.replace("-", "\u2212");
 const MISSING = "\u2013";
-const fixed = (value, digits = 2) => (value === null ? MISSING : minus((Math.abs(value) < 0.5 * 10 ** -digits ? 0 : value).toFixed(digits)));
-const signed = (value, digits = 2) => (value === null ? MISSING : (fixed(value, digits).startsWith("\u2212") || Number(value.toFixed(digits)) === 0 ? "" : "+") + fixed(value, digits));
+const fixed = (value, digits = 2) =>
+  value === null ? MISSING : minus((Math.abs(value) < 0.5 * 10 ** -digits ? 0 : value).toFixed(digits));
+const signed = (value, digits = 2) =>
+  value === null
+    ? MISSING
+    : (fixed(value, digits).startsWith("\u2212") || Number(value.toFixed(digits)) === 0 ? "" : "+") +
+      fixed(value, digits);
 const whole = (value) => (value === null ? MISSING : Math.round(value).toLocaleString("en-US"));
 const percent = (value, digits = 0) => (value === null ? MISSING : `${(100 * value).toFixed(digits)}%`);
-const brief = (value) => (value === 0 ? "0" : minus(Math.abs(value) >= 1e5 || Math.abs(value) < 1e-4 ? Number(value.toPrecision(2)).toExponential() : String(Number(value.toPrecision(3)))));
+const brief = (value) =>
+  value === 0
+    ? "0"
+    : minus(
+        Math.abs(value) >= 1e5 || Math.abs(value) < 1e-4
+          ? Number(value.toPrecision(2)).toExponential()
+          : String(Number(value.toPrecision(3))),
+      );
 const interval = (low, high, digits = 2) => `${signed(low, digits)} to ${signed(high, digits)}`;
 const short = (name, most) => (name.length <= most ? name : `${name.slice(0, most - 1)}\u2026`);
 const plural = (count, noun) => `${whole(count)} ${noun}${count === 1 ? "" : "s"}`;
 
-const say = (text) => { $("live").textContent = text; };
+const say = (text) => {
+  $("live").textContent = text;
+};
 
-const scroller = (label, ...children) => el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, ...children);
-const listOf = (texts, alert = false) => (texts.length ? el("ul", { class: alert ? "notes alert" : "notes" }, ...texts.map((text) => el("li", { text }))) : null);
+const scroller = (label, ...children) =>
+  el("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": label }, ...children);
+const listOf = (texts, alert = false) =>
+  texts.length
+    ? el("ul", { class: alert ? "notes alert" : "notes" }, ...texts.map((text) => el("li", { text })))
+    : null;
 
 // Draw at the width there is, and again when it changes, so that text keeps its size on a phone.
 const watched = new Map();
 const watcher = new ResizeObserver((entries) => {
   for (const { target, contentRect } of entries) {
     const seen = watched.get(target);
-    if (seen && contentRect.width > 0 && Math.abs(seen.width - contentRect.width) > 1) redraw(target, contentRect.width);
+    if (seen && contentRect.width > 0 && Math.abs(seen.width - contentRect.width) > 1)
+      redraw(target, contentRect.width);
   }
 });
 function redraw(target, width) {
@@ -62,18 +81,24 @@ function showTip(target) {
   const tip = $("tip");
   tip.textContent = target.getAttribute("data-tip");
   tip.hidden = false;
-  const at = target.getBoundingClientRect(), own = tip.getBoundingClientRect();
+  const at = target.getBoundingClientRect(),
+    own = tip.getBoundingClientRect();
   const left = Math.min(Math.max(8, at.left + at.width / 2 - own.width / 2), window.innerWidth - own.width - 8);
   const above = at.top - own.height - 8;
   tip.style.left = `${left}px`;
   tip.style.top = `${above > 4 ? above : at.bottom + 8}px`;
 }
-const hideTip = () => { $("tip").hidden = true; };
+const hideTip = () => {
+  $("tip").hidden = true;
+};
 for (const event of ["mouseover", "focusin"]) {
   document.addEventListener(event, (happened) => {
     const target = happened.target.closest?.("[data-tip]");
-    if (target) showTip(target); else hideTip();
+    if (target) showTip(target);
+    else hideTip();
   });
 }
-document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideTip(); });
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") hideTip();
+});
 window.addEventListener("scroll", hideTip, { passive: true, capture: true });

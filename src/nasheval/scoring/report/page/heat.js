@@ -1,8 +1,12 @@
 // Heat maps are tables: one stop of the Tab key, arrow keys inside.
 function heat(caption, corner, heads, rows, size = "") {
-  const table = el("table", { class: `heat ${size}` }, el("caption", { class: "unseen", text: caption }),
+  const table = el(
+    "table",
+    { class: `heat ${size}` },
+    el("caption", { class: "unseen", text: caption }),
     el("thead", {}, el("tr", {}, el("td", { class: "corner", text: corner }), ...heads)),
-    el("tbody", {}, ...rows));
+    el("tbody", {}, ...rows),
+  );
   roving(table);
   return scroller(caption, table);
 }
@@ -14,7 +18,8 @@ function roving(table) {
   grid[0][0].tabIndex = 0;
   const steps = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] };
   table.addEventListener("keydown", (event) => {
-    const step = steps[event.key], r = grid.findIndex((row) => row.includes(event.target));
+    const step = steps[event.key],
+      r = grid.findIndex((row) => row.includes(event.target));
     if (!step || r < 0) return;
     event.preventDefault();
     const next = grid[r + step[0]]?.[grid[r].indexOf(event.target) + step[1]];
@@ -29,27 +34,65 @@ const headName = (name) => el("th", { scope: "col", title: name }, el("div", { c
 const flatNames = (names) => names.every((name) => name.length <= 5);
 const groupName = (view) => (view.column === "" ? "all" : view.name);
 function groupButton(view, attributes) {
-  return el("button", { type: "button", "data-tip": `${groupName(view)}\n${plural(view.contexts, "context")}\nChoose this group`, onclick: () => chooseGroup(D.groups.indexOf(view)), ...attributes }, short(groupName(view), 26));
+  return el(
+    "button",
+    {
+      type: "button",
+      "data-tip": `${groupName(view)}\n${plural(view.contexts, "context")}\nChoose this group`,
+      onclick: () => chooseGroup(D.groups.indexOf(view)),
+      ...attributes,
+    },
+    short(groupName(view), 26),
+  );
 }
 
 // Which agents win at which share of a group's contexts.
 function winnerMap(views, chosen) {
   const best = (agent) => Math.max(...views.map((view) => view.won[agent] ?? 0));
-  const kept = D.groups[0].order.filter((agent) => best(agent) >= 0.005)
-    .sort((a, b) => mean(views, "won", b) - mean(views, "won", a)).slice(0, 20);
+  const kept = D.groups[0].order
+    .filter((agent) => best(agent) >= 0.005)
+    .sort((a, b) => mean(views, "won", b) - mean(views, "won", a))
+    .slice(0, 20);
   const flat = flatNames(views.slice(1).map(groupName));
-  const heads = views.map((view) => el("th", { scope: "col", class: view === chosen ? "chosen" : null }, flat ? groupButton(view, {}) : el("div", { class: "rot" }, groupButton(view, {}))));
-  const rows = kept.map((agent) => el("tr", {}, el("th", { scope: "row", title: D.agents[agent], text: D.agents[agent] }), ...views.map((view) => winnerCell(view, agent))));
+  const heads = views.map((view) =>
+    el(
+      "th",
+      { scope: "col", class: view === chosen ? "chosen" : null },
+      flat ? groupButton(view, {}) : el("div", { class: "rot" }, groupButton(view, {})),
+    ),
+  );
+  const rows = kept.map((agent) =>
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row", title: D.agents[agent], text: D.agents[agent] }),
+      ...views.map((view) => winnerCell(view, agent)),
+    ),
+  );
   const caption = "Share of each group\u2019s contexts at which an agent is among the winners";
-  const key = el("div", { class: "key" }, el("span", {}, "0%", el("i", { class: "ramp rate" }), "100%"),
-    kept.length < D.agents.length ? el("span", { text: `${kept.length} of ${D.agents.length} agents; the others win less often in every group shown.` }) : null);
+  const key = el(
+    "div",
+    { class: "key" },
+    el("span", {}, "0%", el("i", { class: "ramp rate" }), "100%"),
+    kept.length < D.agents.length
+      ? el("span", {
+          text: `${kept.length} of ${D.agents.length} agents; the others win less often in every group shown.`,
+        })
+      : null,
+  );
   return [heat(caption, state.column, heads, rows, views.length > 22 ? "tiny" : views.length > 14 ? "dense" : ""), key];
 }
 function winnerCell(view, agent) {
   const share = view.won[agent];
   const tip = `${D.agents[agent]}, ${groupName(view)}\namong the winners at ${percent(share, 1)} of contexts\nlottery of the group ${fixed(view.lottery[agent])}, rating ${whole(view.rating[agent])}`;
   if (share === null) return el("td", { class: "none", text: MISSING, "data-tip": tip });
-  return el("td", { class: "rate", "--v": share, text: share < 0.005 ? "" : Math.round(100 * share), "data-tip": tip, "aria-label": tip.replaceAll("\n", ", ") });
+  return el("td", {
+    class: "rate",
+    "--v": share,
+    text: share < 0.005 ? "" : Math.round(100 * share),
+    "data-tip": tip,
+    "aria-label": tip.replaceAll("\n", ", "),
+  });
 }
 const mean = (views, name, agent) => views.reduce((sum, view) => sum + (view[name][agent] ?? 0), 0) / views.length;
 
@@ -57,39 +100,115 @@ const mean = (views, name, agent) => views.reduce((sum, view) => sum + (view[nam
 function payoffMap(view) {
   const shown = view.payoffs.agents;
   const place = (r, c) => (r * (2 * shown.length - r - 1)) / 2 + c - r - 1;
-  const rows = shown.map((agent, r) => el("tr", {}, el("th", { scope: "row", title: D.agents[agent], text: D.agents[agent] }),
-    ...shown.map((other, c) => (r === c ? el("td", { class: "none", text: "" , "aria-label": "the same agent" }) : payoffCell(view, agent, other, r < c ? place(r, c) : place(c, r), r < c ? 1 : -1)))));
+  const rows = shown.map((agent, r) =>
+    el(
+      "tr",
+      {},
+      el("th", { scope: "row", title: D.agents[agent], text: D.agents[agent] }),
+      ...shown.map((other, c) =>
+        r === c
+          ? el("td", { class: "none", text: "", "aria-label": "the same agent" })
+          : payoffCell(view, agent, other, r < c ? place(r, c) : place(c, r), r < c ? 1 : -1),
+      ),
+    ),
+  );
   const caption = `Mean payoff of the row agent over the column agent, ${groupName(view)}`;
-  const key = el("div", { class: "key" }, el("span", {}, "\u22121 column preferred", el("i", { class: "ramp both" }), "row preferred +1"),
-    el("span", {}, el("i", { class: "swatch sure" }), `interval of ${percent(D.confidence)} excludes 0`));
-  return [heat(caption, "", shown.map((agent) => headName(D.agents[agent])), rows, shown.length > 6 ? "dense" : ""), key];
+  const key = el(
+    "div",
+    { class: "key" },
+    el("span", {}, "\u22121 column preferred", el("i", { class: "ramp both" }), "row preferred +1"),
+    el("span", {}, el("i", { class: "swatch sure" }), `interval of ${percent(D.confidence)} excludes 0`),
+  );
+  return [
+    heat(
+      caption,
+      "",
+      shown.map((agent) => headName(D.agents[agent])),
+      rows,
+      shown.length > 6 ? "dense" : "",
+    ),
+    key,
+  ];
 }
 function payoffCell(view, agent, other, pair, sign) {
-  const value = sign * view.payoffs.estimate[pair], ends = [sign * view.payoffs.low[pair], sign * view.payoffs.high[pair]].sort((a, b) => a - b);
+  const value = sign * view.payoffs.estimate[pair],
+    ends = [sign * view.payoffs.low[pair], sign * view.payoffs.high[pair]].sort((a, b) => a - b);
   const sure = ends[0] > 0 || ends[1] < 0;
   const verdict = sure ? `${D.agents[value > 0 ? agent : other]} is preferred` : "not told apart";
   const tip = `${D.agents[agent]} over ${D.agents[other]}\n${signed(value)} (${interval(...ends)})\n${plural(view.payoffs.votes[pair], "vote")}; ${verdict}`;
   const side = value >= 0 ? "pos" : "neg";
-  return el("td", { class: sure ? `${side} sure` : side, "--v": Math.min(1, Math.abs(value)), text: signed(value), "data-tip": tip, "aria-label": tip.replaceAll("\n", ", ") });
+  return el("td", {
+    class: sure ? `${side} sure` : side,
+    "--v": Math.min(1, Math.abs(value)),
+    text: signed(value),
+    "data-tip": tip,
+    "aria-label": tip.replaceAll("\n", ", "),
+  });
 }
 
 // Lotteries as stacked bars; the colours are those of Okabe and Ito, which are told apart without red and green.
-const COLOURS = [["#0072b2", "#ffffff"], ["#e69f00", "#101010"], ["#56b4e9", "#101010"], ["#cc79a7", "#101010"], ["#009e73", "#101010"], ["#f0e442", "#101010"], ["#d55e00", "#101010"]];
+const COLOURS = [
+  ["#0072b2", "#ffffff"],
+  ["#e69f00", "#101010"],
+  ["#56b4e9", "#101010"],
+  ["#cc79a7", "#101010"],
+  ["#009e73", "#101010"],
+  ["#f0e442", "#101010"],
+  ["#d55e00", "#101010"],
+];
 const OTHERS = ["#a8adb4", "#101010"];
 function lotteryBars(views, chosen) {
   const weight = D.agents.map((_, agent) => mean(views, "lottery", agent));
-  const named = weight.map((_, agent) => agent).filter((agent) => weight[agent] > 0).sort((a, b) => weight[b] - weight[a]).slice(0, COLOURS.length);
+  const named = weight
+    .map((_, agent) => agent)
+    .filter((agent) => weight[agent] > 0)
+    .sort((a, b) => weight[b] - weight[a])
+    .slice(0, COLOURS.length);
   const rows = views.map((view) => {
     const parts = named.map((agent, c) => [D.agents[agent], view.lottery[agent], COLOURS[c]]);
     parts.push(["others", Math.max(0, 1 - parts.reduce((sum, part) => sum + part[1], 0)), OTHERS]);
     const played = parts.filter((part) => part[1] >= 0.001);
     const said = played.map(([name, share]) => `${name} ${fixed(share)}`).join(", ");
-    const bar = el("div", { class: "stack", "aria-hidden": "true" }, ...played.map(([name, share, [back, front]]) =>
-      el("i", { class: share < 0.06 ? "sliver" : null, css: { flex: `${share} 1 0`, background: back, color: front }, "data-tip": `${name} ${fixed(share, 3)}\n${groupName(view)}`, text: share < 0.06 ? "" : `${name} ${fixed(share)}` })));
-    return el("tr", { class: view === chosen ? "chosen" : null }, el("th", { scope: "row" }, groupButton(view, {})), el("td", {}, bar, el("span", { class: "unseen", text: said })));
+    const bar = el(
+      "div",
+      { class: "stack", "aria-hidden": "true" },
+      ...played.map(([name, share, [back, front]]) =>
+        el("i", {
+          class: share < 0.06 ? "sliver" : null,
+          css: { flex: `${share} 1 0`, background: back, color: front },
+          "data-tip": `${name} ${fixed(share, 3)}\n${groupName(view)}`,
+          text: share < 0.06 ? "" : `${name} ${fixed(share)}`,
+        }),
+      ),
+    );
+    return el(
+      "tr",
+      { class: view === chosen ? "chosen" : null },
+      el("th", { scope: "row" }, groupButton(view, {})),
+      el("td", {}, bar, el("span", { class: "unseen", text: said })),
+    );
   });
-  const key = el("div", { class: "key" }, ...named.map((agent, c) => el("span", {}, el("i", { class: "swatch", css: { background: COLOURS[c][0] } }), D.agents[agent])),
-    named.length < weight.filter((share) => share > 0).length ? el("span", {}, el("i", { class: "swatch", css: { background: OTHERS[0] } }), "others") : null);
-  const head = state.column ? el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "dim", text: state.column }), el("td"))) : null;
-  return [el("table", { class: "stacks" }, el("caption", { class: "unseen", text: "Lottery of each group" }), head, el("tbody", {}, ...rows)), key];
+  const key = el(
+    "div",
+    { class: "key" },
+    ...named.map((agent, c) =>
+      el("span", {}, el("i", { class: "swatch", css: { background: COLOURS[c][0] } }), D.agents[agent]),
+    ),
+    named.length < weight.filter((share) => share > 0).length
+      ? el("span", {}, el("i", { class: "swatch", css: { background: OTHERS[0] } }), "others")
+      : null,
+  );
+  const head = state.column
+    ? el("thead", {}, el("tr", {}, el("th", { scope: "col", class: "dim", text: state.column }), el("td")))
+    : null;
+  return [
+    el(
+      "table",
+      { class: "stacks" },
+      el("caption", { class: "unseen", text: "Lottery of each group" }),
+      head,
+      el("tbody", {}, ...rows),
+    ),
+    key,
+  ];
 }
