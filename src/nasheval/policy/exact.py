@@ -41,8 +41,7 @@ class ExactPolicy:
     def fit(self, stage1: Stage1, effort: Effort | None = None) -> ExactEquilibria:
         """Return the policy; nothing is learned beyond Stage 1, but costs and budget are checked on its contexts."""
         terms = Terms(self.regularizer, self.costs, self.cost_weight, self.budget)
-        everyone = np.ones(len(stage1.agents), bool)
-        terms.omega(terms.costs_at(stage1.agents, stage1.log.contexts), stage1.log.n_contexts, everyone)
+        terms.omega(terms.costs_at(stage1.agents, stage1.log.contexts), stage1.log.n_contexts, len(stage1.agents))
         return ExactEquilibria(stage1.agents, stage1.encoder, stage1.payoff, terms)
 
 
@@ -66,10 +65,10 @@ class ExactEquilibria:
         """Return (n, K) lotteries; `agents` are those that are up, and the game is solved among them."""
         up, table = those_up(self.agents, agents), as_table(contexts)
         X = Features.of(self.encoder, table)
-        omega = self.terms.omega(self.terms.costs_at(self.agents, table), len(X), up)
-        found, step = np.zeros((len(X), len(up))), max(1, _CELLS // len(up) ** 2)
+        omega = self.terms.omega(self.terms.costs_at(self.agents, table), len(X), len(up))
+        found, step = np.empty((len(X), len(up))), max(1, _CELLS // len(up) ** 2)
         for start in range(0, len(X), step):
             rows = np.arange(start, min(start + step, len(X)))
-            games = self.payoff.predict(X[rows])[:, up][:, :, up]
-            found[start : start + step, up] = solve(games, regularizer=omega.at(rows)).strategy
+            games = self.payoff.predict(X[rows])
+            found[rows] = solve(games, regularizer=omega.at(rows), available=up).strategy
         return found

@@ -72,7 +72,7 @@ class LearnedPolicy:
     output: Output | None = None
     hidden: tuple[int, ...] = (256, 256)
     waves: int = 256
-    rate: float = 1e-3
+    rate: float = 2e-3
     weight_decay: float = 1e-5
     batch: int = 256
     epochs: int | None = None
@@ -128,7 +128,7 @@ class LearnedPolicy:
         self, games: Games, exact: ExactEquilibria, effort: Effort, tell: Tell
     ) -> Iterator[tuple[Network, Training]]:
         K, n = len(exact.agents), len(games.x)
-        omega = exact.terms.omega(games.costs, n, np.ones(K, bool))
+        omega = exact.terms.omega(games.costs, n, K)
         recipes = list(self._recipes(n))
         for recipe in recipes:
             part = 1.0 / (len(recipes) * recipe.epochs)
@@ -200,7 +200,7 @@ class LearnedEquilibria:
         if not up.all():
             return self.exact.predict_proba(table, agents=agents)
         lotteries = self.network.lotteries(self.exact.encoder.encode(table, form="network"))
-        omega = self.exact.terms.omega(self.exact.terms.costs_at(self.agents, table), len(lotteries), up)
+        omega = self.exact.terms.omega(self.exact.terms.costs_at(self.agents, table), len(lotteries), len(up))
         if isinstance(omega, HardBudget):
             lotteries = affordable(lotteries, omega.costs, omega.limit)
         return lotteries

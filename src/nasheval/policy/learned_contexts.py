@@ -9,10 +9,12 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.columns import NumericColumn
 from nasheval.contexts.encoder import ContextEncoder
+from nasheval.errors import InputError
 from nasheval.nuisance.learners import Features
 from nasheval.payoff.second_stage import PayoffModel
 
 _CELLS = 1 << 27  # payoffs held in all: 512 MB as float32
+_ROWS = 1 << 12  # contexts asked at a time
 
 
 @dataclass(frozen=True, eq=False)
@@ -52,25 +54,33 @@ def gather(
         extra: number of mixtures.
         held_out: share of contexts that choose the best epoch.
     """
-    order = rng.permutation(len(X))[: max(2, _CELLS // max(1, len(payoff.covered)))]
+    if len(X) < 2:
+        raise InputError(f"A learned policy needs at least 2 contexts, and the log has {len(X)}; use ExactPolicy.")
+    most = max(2, _CELLS // max(1, len(payoff.covered)))
+    order = rng.permutation(len(X))[:most]
     check, train = np.split(order, [min(len(order) - 1, max(1, round(held_out * len(order))))])
-    extra = min(extra, _CELLS // max(1, len(payoff.covered)) - len(order)) if len(train) > 1 else 0
+    extra = min(extra, most - len(order))
     own = np.concatenate([check, train])
-    one, other, share = train[:0], train[:0], np.zeros(0)
-    if extra > 0:
-        one, other = rng.choice(train, extra), rng.choice(train, extra)
-        share = rng.uniform(0.5, 1.0, extra)
+    one, other = rng.choice(train, extra), rng.choice(train, extra)
+    share = rng.uniform(0.5, 1.0, extra)
     mixed = mixtures(X, mixable(encoder), one, other, share)
     if costs is not None and costs.ndim == 2:
         weight = share[:, None]
         costs = np.concatenate([costs[own], weight * costs[one] + (1 - weight) * costs[other]])
-    asked = [payoff.predict_pairs(part).astype(np.float32) for part in (X[own], mixed)]
     return Games(
         np.ascontiguousarray(np.concatenate([X.network[own], mixed.network]), np.float32),
-        np.concatenate(asked),
+        np.concatenate([_payoffs(payoff, X[own]), _payoffs(payoff, mixed)]),
         costs,
         np.arange(len(own) + len(one)) < len(check),
     )
+
+
+def _payoffs(payoff: PayoffModel, X: Features) -> Floats:
+    """Return A_jk(x) for j < k, (n, n_pairs) float32, without all of it in float64 at any time."""
+    found = np.empty((len(X), len(payoff.covered)), np.float32)
+    for start in range(0, len(X), _ROWS):
+        found[start : start + _ROWS] = payoff.predict_pairs(X[start : start + _ROWS])
+    return found
 
 
 def mixable(encoder: ContextEncoder) -> tuple[Bools, Ints]:

@@ -18,7 +18,6 @@ from typing import Any, Literal, get_args
 import numpy as np
 
 from nasheval.arrays import Floats
-from nasheval.errors import InputError
 from nasheval.game.regularizers import project
 
 Tensor = Any
@@ -86,10 +85,6 @@ def initial(
         waves: number of Fourier features, 0 for none; their phases go over about one turn of a typical context.
         spread: root mean square length of the contexts.
     """
-    if not hidden or min(hidden) < 1 or waves < 0:
-        raise InputError(
-            f"hidden is {hidden!r} and waves {waves!r}; accepted are widths of 1 or more, waves 0 or more."
-        )
     p: dict[str, Floats] = {}
     if waves:
         p["wave"], p["phase"] = rng.standard_normal((inputs, waves)) / spread, rng.uniform(-pi, pi, waves)

@@ -21,7 +21,10 @@ from nasheval.policy.terms import strengthened
 Tensor = Any
 Schedule = Literal["annealed", "constant"]
 Watch = Callable[[int, float], None]  # told an epoch's number and the held-out gap after it
-_STRONG, _WEAK = 1.0, 1e-3  # strengths between which a regulariser is annealed; payoffs are of the order of 1
+_STRONG, _WEAK = (
+    10.0,
+    1e-3,
+)  # strengths between which it is annealed: at 10 every agent has a share, payoffs being at most 1
 _ANNEALED = 0.5  # share of the training after which the regulariser is the one that was asked for
 _ROWS = 1 << 14  # contexts evaluated at a time
 
@@ -47,7 +50,7 @@ class Recipe:
     output: Output = "sparsemax"
     hidden: tuple[int, ...] = (256, 256)
     waves: int = 256
-    rate: float = 1e-3
+    rate: float = 2e-3
     weight_decay: float = 1e-5
     batch: int = 256
     epochs: int = 12
@@ -63,6 +66,10 @@ class Recipe:
         for name in ("batch", "epochs", "patience"):
             if getattr(self, name) < 1:
                 raise InputError(f"{name} is {getattr(self, name)!r}; accepted is a whole number of 1 or more.")
+        if not self.hidden or min(self.hidden) < 1 or self.waves < 0:
+            raise InputError(
+                f"hidden is {self.hidden!r}, waves {self.waves!r}; accepted are widths of 1 or more, and 0."
+            )
         if not (0 < self.rate < np.inf and 0 <= self.weight_decay < np.inf):
             raise InputError(f"rate is {self.rate!r} and weight_decay {self.weight_decay!r}; accepted: above 0, and 0.")
 
@@ -217,7 +224,7 @@ class _Trainer:
         import torch
 
         pairs = self.pairs[at]
-        both = torch.cat([pairs, -pairs, torch.zeros_like(pairs[:, :1])], 1)
+        both = torch.cat([pairs, -pairs, pairs.new_zeros(len(pairs), 1)], 1)
         return both[:, self.place]
 
 

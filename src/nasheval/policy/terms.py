@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from nasheval.arrays import Bools, Floats
+from nasheval.arrays import Floats
 from nasheval.contexts.table import as_table
 from nasheval.contexts.values import numbers
 from nasheval.errors import InputError
-from nasheval.game.checks import scaled_to_one
 from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget
 from nasheval.game.gaps import composed
 from nasheval.game.regularizers import L2, Entropy, Regularizer
@@ -41,10 +40,6 @@ class Terms:
     cost_weight: float = 0.0
     budget: float | SoftBudget | None = None
 
-    def __post_init__(self) -> None:
-        if not 0 <= self.cost_weight < np.inf:
-            raise InputError(f"cost_weight is {self.cost_weight!r}; accepted is a finite number of 0 or more.")
-
     def costs_at(self, agents: tuple[str, ...], contexts: object) -> Floats | None:
         """Return what the K agents cost: (K,), or (n, K) where cost varies by context; None without costs."""
         if self.costs is None:
@@ -60,34 +55,9 @@ class Terms:
             found[:, agents.index(agent)] = _column(table, agent, column)
         return found
 
-    def omega(self, costs: Floats | None, n: int, up: Bools) -> Regularizer:
-        """Return the regulariser of n games among the k agents that are up.
-
-        Costs are scaled over all agents, so that the price of one does not depend on which others are up.
-
-        Args:
-            costs: of all agents, as `costs_at` gives them.
-            up: (K,) which agents are up.
-        """
-        base, k = restricted(self.regularizer, up), int(up.sum())
-        if costs is None:
-            return composed(base, None, self.cost_weight, self.budget, n, k)
-        if self.cost_weight:
-            base = LinearCost(base, (self.cost_weight * scaled_to_one(costs))[..., up])
-        return composed(base, costs[..., up], 0.0, self.budget, n, k)
-
-
-def restricted(omega: Regularizer, up: Bools) -> Regularizer:
-    """Return the regulariser among the agents that are up, (K,)."""
-    match omega:
-        case Entropy(reference=reference) if reference is not None:
-            kept = np.asarray(reference, float)[..., up]
-            return Entropy(omega.tau, kept / kept.sum(-1, keepdims=True))
-        case LinearCost():
-            return LinearCost(restricted(omega.base, up), omega.prices[..., up])
-        case ConvexCost() | HardBudget():
-            return replace(omega, base=restricted(omega.base, up), costs=omega.costs[..., up])
-    return omega
+    def omega(self, costs: Floats | None, n: int, K: int) -> Regularizer:
+        """Return the regulariser of n games of K agents, with costs as `costs_at` gives them."""
+        return composed(self.regularizer, costs, self.cost_weight, self.budget, n, K)
 
 
 def strengthened(omega: Regularizer, strength: float) -> Regularizer:
