@@ -1,0 +1,142 @@
+"""How the voters choose their size and shrinking, and that they fall back to the pooled model."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nasheval as ne
+from nasheval.nuisance.crossfit import make_folds
+from nasheval.nuisance.learners import Effort, Features
+from nasheval.nuisance.voters import Voters
+from nasheval.nuisance.voters_plan import batch_for, epochs_for, hidden_for, splits
+from nasheval.nuisance.voters_records import questions_of, tables_of
+
+ALL = slice(None)
+
+
+def fitted(log, learner=None, n_folds=2, **effort):
+    X = Features.of(ne.ContextEncoder.fit(log.contexts), log.contexts)
+    train = np.arange(n_folds)[:, None] != make_folds(log, n_folds, seed=0)[None, :]
+    return (learner or Voters()).fit(log, X, train, Effort(**effort)), X
+
+
+def duels(rng, n, K, chance):
+    """n duels at random contexts; chance(x, j, k) that j wins."""
+    x = rng.normal(size=(n, 3))
+    pairs = [tuple(rng.choice(K, 2, replace=False)) for _ in range(n)]
+    names = [f"a{k}" for k in range(K)]
+    said = [
+        ne.partition.duel(names[j], names[k], names[j] if rng.random() < chance(x[i], j, k) else names[k])
+        for i, (j, k) in enumerate(pairs)
+    ]
+    return ne.Feedback.from_partitions(x, said, agents=names), x
+
+
+def test_votes_without_any_pattern_leave_the_pooled_model():
+    log, _ = duels(np.random.default_rng(0), 300, 10, lambda x, j, k: 0.5)
+    models, X = fitted(log)
+    assert (models.epoch == 0).all()
+    assert np.abs(models.predict(X, 0)).max() < 0.6  # 30 coin flips an agent, shrunken
+    np.testing.assert_array_equal(models.predict(X[:1], 0), models.predict(X[7:8], 0))  # the same everywhere
+
+
+def test_votes_with_a_pattern_are_learned_from():
+    log, x = duels(np.random.default_rng(1), 2_000, 4, lambda x, j, k: 1 / (1 + np.exp(-3 * x[0] * (j - k))))
+    models, X = fitted(log)
+    assert (models.held_out_loss < models.pooled_loss - 0.1).all()
+    column = np.flatnonzero((log.menus.columns.j == 0) & (log.menus.columns.k == 3))[0]
+    found = models.predict(X, 0)[:, column]
+    assert found[x[:, 0] > 1].mean() < -0.8
+    assert found[x[:, 0] < -1].mean() > 0.8
+
+
+def test_agents_that_never_met_are_told_apart_by_those_they_met():
+    """a0 beats all of the middle, the middle beats a9; a0 and a9 never meet, but are asked about in a menu of three."""
+    rng = np.random.default_rng(2)
+    said = []
+    for _ in range(400):
+        middle = f"a{rng.integers(1, 9)}"
+        said.append(
+            ne.partition.duel("a0", middle, "a0") if rng.random() < 0.5 else ne.partition.duel(middle, "a9", middle)
+        )
+    said.append(ne.partition.ranking(["a0", "a9", "a1"]))
+    log = ne.Feedback.from_partitions(rng.normal(size=(len(said), 1)), said)
+    models, X = fitted(log)
+    columns = log.menus.columns
+    met = np.flatnonzero((columns.j == log.agents.index("a0")) & (columns.k == log.agents.index("a9")))
+    assert (models.predict(X[:5], 0)[:, met] > 0.8).all()
+
+
+def test_one_voter_is_enough_for_one_voter():
+    log = ne.SyntheticWorld(seed=70).feedback("ranking", voters=1, n=1_500)
+    assert (fitted(log)[0].n_voters <= 2).all()
+
+
+def test_what_is_given_is_not_chosen():
+    log = ne.SyntheticWorld(seed=70).feedback("pairwise", voters=3, n=60)
+    models, _ = fitted(log, Voters(voters=3, weight_decay=0.7, epochs=2, members=1))
+    assert models.n_voters.tolist() == [3, 3]
+    assert models.weight_decay.tolist() == [0.7, 0.7]
+
+
+def test_progress_ends_at_one():
+    done = []
+    log = ne.SyntheticWorld(seed=70).feedback("pairwise", voters=3, n=80)
+    fitted(log, Voters(epochs=3), advance=done.append)
+    assert sum(done) == pytest.approx(1.0)
+    done.clear()
+    fitted(ne.SyntheticWorld(seed=70).feedback("pairwise", voters=3, n=3_000), Voters(epochs=1), advance=done.append)
+    assert sum(done) == pytest.approx(1.0)
+
+
+def test_the_rules_grow_with_the_log():
+    assert [hidden_for(n) for n in (100, 10_000, 100_000, 1_000_000)] == [(64,), (128,), (128, 128), (256, 256)]
+    assert [batch_for(n) for n in (10, 3_000, 16_000, 10**6)] == [32, 128, 512, 512]
+    assert [epochs_for(n) for n in (10, 16_000, 10**6)] == [30, 10, 6]
+
+
+def test_every_member_leaves_out_contexts_of_its_own():
+    train = np.ones((2, 50), bool)
+    train[0, :10] = False
+    found = splits(train, 5, seed=0)
+    assert len(found) == 10
+    for fold in range(2):
+        left = np.concatenate([check for _, check in found[fold * 5 : fold * 5 + 5]])
+        assert sorted(left) == np.flatnonzero(train[fold]).tolist()
+    for fit, check in found:
+        assert not set(fit) & set(check)
+
+
+def test_equal_answers_at_a_context_are_one_row():
+    said = [ne.partition.duel("a", "b", w) for w in "aabaab"] + [ne.partition.duel("b", "c", "tie")] * 2
+    log = ne.Feedback.from_partitions(
+        np.zeros((2, 1)), said, context_of=[0, 0, 0, 0, 1, 1, 1, 1], weight=[1, 2, 3, 4, 5, 6, 7, 8]
+    )
+    (table,) = tables_of(log, questions_of(log))
+    rows = sorted(zip(table.agents.T.tolist(), table.outcome.tolist(), table.weight.tolist(), table.count.tolist(),
+                      strict=True))  # fmt: skip
+    assert rows == [
+        ([0, 1], 0, 5.0, 1), ([0, 1], 0, 7.0, 3), ([1, 0], 0, 3.0, 1), ([1, 0], 0, 6.0, 1), ([1, 2], 1, 15.0, 2)
+    ]  # fmt: skip
+    assert table.offsets.tolist() == [0, 2, 5]
+
+
+@pytest.mark.skipif("not __import__('torch').cuda.is_available()", reason="no CUDA device here")
+def test_cuda_learns_the_same():
+    log = ne.SyntheticWorld(seed=70).feedback("pairwise", voters=3, n=500)
+    learner = Voters(voters=3, weight_decay=0.3, epochs=5, members=1)
+    here, X = fitted(log, learner)
+    there, _ = fitted(log, learner, device="cuda")
+    assert np.abs(here.predict(X, 0) - there.predict(X, 0)).mean() < 0.05
+
+
+def test_plain_arrays_and_back():
+    from nasheval.nuisance.voters import VoterModels
+
+    log = ne.SyntheticWorld(seed=70).feedback("winner", voters=3, n=100)
+    models, X = fitted(log, Voters(epochs=2))
+    again = VoterModels.from_arrays(models.to_arrays())
+    np.testing.assert_array_equal(again.predict(X, 1), models.predict(X, 1))
+    assert models.utilities(X, 0).shape[::2] == (100, 5)
+    np.testing.assert_allclose(models.weights(X, 0).sum(axis=1), 1, rtol=1e-5)
