@@ -68,8 +68,7 @@ def remembering(encoder: ContextEncoder, texts: Any, vectors: Floats) -> Context
     if plain is None:
         return encoder
     coded = as_strings(texts).dictionary_encode()
-    first = np.unique(np.asarray(coded.indices.fill_null(-1)), return_index=True)
-    rows = {int(code): int(row) for code, row in zip(*first, strict=True)}
-    known = {text: rows[code] for code, text in enumerate(coded.dictionary.to_pylist())}
+    codes, first = np.unique(np.asarray(coded.indices.fill_null(-1)), return_index=True)
+    known = dict(zip(coded.dictionary.to_pylist(), first[codes >= 0].tolist(), strict=True))
     made = RememberedTexts(plain.model, plain.dim, plain.cache, plain.batch_size, known, readonly(vectors))
     return ContextEncoder(encoder.columns, encoder.text, made)
