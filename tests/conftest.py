@@ -1,4 +1,7 @@
-"""The same examples on every machine, so that a suite passes again; HYPOTHESIS_PROFILE=explore draws new ones."""
+"""The same examples on every machine, so that a suite passes again; HYPOTHESIS_PROFILE=explore draws new ones.
+
+No deadlines: machines are shared, and the first call may compile.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,6 @@ import os
 
 from hypothesis import settings
 
-settings.register_profile("same", derandomize=True)
-settings.register_profile("explore")
+settings.register_profile("same", derandomize=True, deadline=None)
+settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))

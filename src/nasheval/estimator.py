@@ -161,7 +161,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         log = as_feedback(feedback)
         with stages(_SHARES, show=self.verbose) as begin:
             encoder = ContextEncoder.fit(log.contexts, text=log.text)
-            X = Features.of(encoder, log.contexts)
+            X = Features.of(encoder, log.contexts, n=log.n_contexts)
             nuisances = self._nuisances(log, X, begin)
             pseudo = pseudo_outcomes(nuisances, self.aggregator)
             payoff = fit_payoff(

@@ -64,7 +64,7 @@ class ContextEncoder:
         _check_settings(text, text_encoder, max_levels)
         names = _chosen(contexts, columns, text)
         forced = _checked_kinds(kinds or {}, names)
-        if contexts.num_rows == 0:
+        if contexts.num_rows == 0 and contexts.column_names:
             raise InputError("contexts: no rows. Fit needs at least one.")
         if text is not None:
             _check_text(text, contexts[text])

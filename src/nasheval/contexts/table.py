@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Sized
 from typing import Any, TypeAlias
 
 import narwhals as nw
@@ -164,3 +164,10 @@ def is_string(kind: pa.DataType) -> bool:
 def holds_text(kind: pa.DataType) -> bool:
     """Tell whether an array of an Arrow type can be read as strings or nulls without guessing."""
     return is_string(kind.value_type if pa.types.is_dictionary(kind) else kind) or bool(pa.types.is_null(kind))
+
+
+def count_rows(contexts: object) -> int:
+    """Return the number of contexts; a table without columns does not know it, but what it was made from may."""
+    if isinstance(contexts, Sized) and not isinstance(contexts, Mapping | str | pa.Table):
+        return len(contexts)
+    return int(as_table(contexts).num_rows)

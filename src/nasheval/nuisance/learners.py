@@ -10,6 +10,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.encoder import ContextEncoder
+from nasheval.contexts.table import count_rows
 from nasheval.feedback.base import Log
 
 Advance = Callable[[float], None]  # told how much of the work is done since it was last told, 1.0 in all
@@ -32,8 +33,15 @@ class Features:
     names: tuple[str, ...] = ()
 
     @staticmethod
-    def of(encoder: ContextEncoder, contexts: object) -> Features:
-        """Encode contexts, embedding any text once."""
+    def of(encoder: ContextEncoder, contexts: object, *, n: int | None = None) -> Features:
+        """Encode contexts, embedding any text once.
+
+        Args:
+            n: how many there are; needed only where they have no columns and no length of their own.
+        """
+        if not encoder.feature_names("trees"):
+            nothing = np.empty((count_rows(contexts) if n is None else n, 0), np.float32)
+            return Features(nothing, nothing)
         vectors = encoder.embed(contexts) if encoder.text is not None else None
         return Features(
             encoder.encode(contexts, form="trees", vectors=vectors),

@@ -78,7 +78,7 @@ def fit_stage1(
     """
     work = effort or Effort()
     encoder = encoder or ContextEncoder.fit(log.contexts, text=log.text)
-    X = Features.of(encoder, log.contexts)
+    X = Features.of(encoder, log.contexts, n=log.n_contexts)
     nuisances = crossfit(
         log,
         X,

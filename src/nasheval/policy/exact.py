@@ -64,7 +64,7 @@ class ExactEquilibria:
     def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
         """Return (n, K) lotteries; `agents` are those that are up, and the game is solved among them."""
         up, table = those_up(self.agents, agents), as_table(contexts)
-        X = Features.of(self.encoder, table)
+        X = Features.of(self.encoder, contexts)
         omega = self.terms.omega(self.terms.costs_at(self.agents, table), len(X), len(up))
         found, step = np.empty((len(X), len(up))), max(1, _CELLS // len(up) ** 2)
         for start in range(0, len(X), step):

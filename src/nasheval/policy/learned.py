@@ -199,6 +199,8 @@ class LearnedEquilibria:
         up, table = those_up(self.agents, agents), as_table(contexts)
         if not up.all():
             return self.exact.predict_proba(table, agents=agents)
+        if not self.exact.encoder.feature_names("network"):  # without context columns there is one game
+            return self.exact.predict_proba(contexts)
         lotteries = self.network.lotteries(self.exact.encoder.encode(table, form="network"))
         omega = self.exact.terms.omega(self.exact.terms.costs_at(self.agents, table), len(lotteries), len(up))
         if isinstance(omega, HardBudget):

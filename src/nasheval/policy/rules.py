@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike
 
 from nasheval.arrays import Bools, Floats, readonly
 from nasheval.contexts.encoder import ContextEncoder
-from nasheval.contexts.table import as_table
+from nasheval.contexts.table import as_table, count_rows
 from nasheval.errors import InputError
 from nasheval.nuisance.learners import Features
 from nasheval.payoff.second_stage import PayoffModel
@@ -54,7 +54,7 @@ class Contextual:
     def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
         """Return (n, K) lotteries; `agents` are those that are up, and the rule is applied to the game among them."""
         up, table = those_up(self.agents, agents), as_table(contexts)
-        X, K = Features.of(self.encoder, table), len(up)
+        X, K = Features.of(self.encoder, contexts), len(up)
         found, step = np.zeros((len(X), K)), max(1, _CELLS // (K * K))
         for start in range(0, len(X), step):
             rows = slice(start, start + step)
@@ -88,7 +88,7 @@ class Everywhere(ABC):
 
     def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
         """Return the lottery once a context, (n, K); `agents` are those that are up."""
-        return np.tile(self.lottery(agents), (as_table(contexts).num_rows, 1))
+        return np.tile(self.lottery(agents), (count_rows(contexts), 1))
 
 
 def check_payoff(payoff: str) -> None:

@@ -159,7 +159,8 @@ def lotteries_of(name: str, policy: Policy, log: Log) -> Floats:
             f"The policy {name!r} plays {', '.join(map(repr, strangers))}, which the test log never names; its agents "
             f"are {', '.join(log.agents)}. Fit the policy on those, or test where all its agents occur."
         )
-    played = np.asarray(policy.predict_proba(log.contexts), np.float64)
+    asked = log.contexts if log.contexts.num_columns else [{}] * log.n_contexts
+    played = np.asarray(policy.predict_proba(asked), np.float64)
     if played.shape != (log.n_contexts, len(policy.agents)):
         raise InputError(
             f"The policy {name!r} gave lotteries of shape {played.shape} at {log.n_contexts} contexts for "

@@ -1,0 +1,254 @@
+"""The estimator: scikit-learn's conventions, every answer against the stage that gives it."""
+
+from __future__ import annotations
+
+import inspect
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from sklearn.tree import DecisionTreeRegressor
+
+import nasheval as ne
+from nasheval.errors import InputError
+from nasheval.estimator import members
+from nasheval.game.solver import solve
+from nasheval.policy.learned import LearnedPolicy
+from nasheval.scoring.explain import nearest_contexts
+
+STUMPS = DecisionTreeRegressor(max_depth=2, min_samples_leaf=10)
+QUICK = {"outcome": STUMPS, "folds": 2, "n_jobs": 1, "verbose": False}
+
+
+def make_log(n=600):
+    """Duels of three agents that go round: a beats b beats c beats a where code, plain order elsewhere."""
+    rng = np.random.default_rng(0)
+    contexts = pd.DataFrame({"language": rng.choice(["de", "en"], n), "length": rng.normal(size=n)})
+    said = []
+    for language in contexts["language"]:
+        first, second = rng.permutation(["a", "b", "c"])[:2]
+        better = {("a", "b"): "a", ("b", "c"): "b", ("a", "c"): "c" if language == "de" else "a"}
+        winner = better[min(first, second), max(first, second)]
+        loser = second if winner == first else first
+        said.append(ne.partition.duel(first, second, winner if rng.random() < 0.95 else loser))
+    return ne.Feedback.from_partitions(contexts, said), contexts
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    log, contexts = make_log()
+    return ne.NashEval(**QUICK, second_stage="none", propensity="marginal").fit(log), contexts
+
+
+# -- conventions ------------------------------------------------------------------------------------------------------
+
+
+def test_every_argument_is_a_parameter_and_is_kept():
+    names = [name for name in inspect.signature(ne.NashEval.__init__).parameters if name != "self"]
+    model = ne.NashEval()
+    assert sorted(model.get_params(deep=False)) == sorted(names)
+    for name in names:
+        given = object()
+        assert getattr(ne.NashEval(**{name: given}), name) is given
+    assert model.set_params(folds=3).folds == 3
+
+
+def test_a_clone_has_the_same_settings_and_is_not_fitted(fitted):
+    model, contexts = fitted
+    copy = clone(model)
+    assert repr(copy) == repr(model)
+    with pytest.raises(NotFittedError):
+        copy.predict_proba(contexts)
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda m: m.predict([[1]]),
+        lambda m: m.winners([[1]]),
+        lambda m: m.payoff([[1]]),
+        lambda m: m.leaderboard(),
+        lambda m: m.payoff_interval(),
+        lambda m: m.cycles(),
+        lambda m: m.explain([[1]]),
+        lambda m: m.diagnostics(),
+    ],
+)
+def test_nothing_can_be_asked_before_fit(ask):
+    with pytest.raises(NotFittedError):
+        ask(ne.NashEval())
+
+
+def test_repr_shows_what_was_changed():
+    assert repr(ne.NashEval()) == "NashEval()"
+    assert repr(ne.NashEval(folds=3, outcome="stack")) == "NashEval(folds=3, outcome='stack')"
+
+
+def test_same_seed_same_lotteries():
+    log, contexts = make_log(120)
+    one, two = (ne.NashEval(**QUICK, random_state=3).fit(log).predict_proba(contexts) for _ in range(2))
+    np.testing.assert_array_equal(one, two)
+
+
+def test_fit_takes_a_path_or_a_frame(tmp_path):
+    votes = pd.DataFrame({"model_a": ["a", "b", "c"] * 20, "model_b": ["b", "c", "a"] * 20,
+                          "winner": ["model_a", "model_b", "tie"] * 20})  # fmt: skip
+    votes.to_csv(tmp_path / "votes.csv", index=False)
+    for given in (votes, tmp_path / "votes.csv", str(tmp_path / "votes.csv")):
+        assert ne.NashEval(**QUICK).fit(given).agents_ == ("a", "b", "c")
+
+
+def test_a_log_without_context_columns():
+    said = [ne.partition.duel(*pair, pair[0]) for pair in ("ab", "bc", "ca")] * 20
+    log = ne.Feedback.from_partitions([{} for _ in said], said)
+    model = ne.NashEval(**{**QUICK, "outcome": "voters"}).fit(log)
+    np.testing.assert_allclose(model.predict_proba([{}, {}]), 1 / 3, atol=0.1)
+    np.testing.assert_allclose(model.leaderboard()["lottery"], 1 / 3, atol=0.1)
+
+
+def test_silence_and_progress(capsys):
+    log, _ = make_log(60)
+    ne.NashEval(**QUICK).fit(log)
+    assert capsys.readouterr() == ("", "")
+
+
+# -- answers ----------------------------------------------------------------------------------------------------------
+
+
+def test_lotteries_solve_the_estimated_game(fitted):
+    model, contexts = fitted
+    expected = solve(model.payoff(contexts), regularizer=ne.L2(1e-3)).strategy
+    np.testing.assert_allclose(model.predict_proba(contexts), expected, atol=1e-12)
+
+
+def test_a_cycle_is_found_where_it_is(fitted):
+    model, contexts = fitted
+    de = contexts[contexts["language"] == "de"][:5]
+    assert model.winners(de)[0] == ["a", "b", "c"]
+    found = model.cycles(by="language")
+    assert [cycle.agents for cycle in found["de"]] in ([("a", "b", "c")], [("b", "c", "a")], [("c", "a", "b")])
+    assert found["en"] == ()
+
+
+def test_predict_takes_the_most_probable_a_winner_by_utility_or_a_draw(fitted):
+    model, contexts = fitted
+    lotteries = model.predict_proba(contexts)
+    assert model.predict(contexts) == [model.agents_[k] for k in lotteries.argmax(axis=1)]
+    last = model.predict(contexts, utility=lambda agent, context: "abc".index(agent))
+    assert last == [max(winners) for winners in model.winners(contexts)]
+    assert model.predict(contexts, seed=1) == model.predict(contexts, seed=1) != model.predict(contexts, seed=2)
+
+
+def test_agents_that_are_down_get_nothing(fitted):
+    model, contexts = fitted
+    lotteries = model.predict_proba(contexts[:20], agents=["a", "c"])
+    assert (lotteries[:, 1] == 0).all()
+    np.testing.assert_allclose(lotteries.sum(axis=1), 1)
+    with pytest.raises(InputError, match="agents holds 'z', which the policy does not know"):
+        model.predict_proba(contexts, agents=["z"])
+
+
+def test_budget_and_cost_weight_may_change_after_the_fit():
+    log, contexts = make_log(120)
+    model = ne.NashEval(**QUICK, costs={"a": 3.0, "b": 1.0, "c": 2.0}).fit(log)
+    costs = np.array([3.0, 1.0, 2.0])
+    assert (model.predict_proba(contexts, budget=1.5) @ costs <= 1.5 + 1e-9).all()
+    np.testing.assert_allclose(model.predict_proba(contexts, cost_weight=50.0)[:, 1], 1, atol=1e-6)
+    again = ne.NashEval(**QUICK, costs=model.costs, budget=1.5).fit(log).predict_proba(contexts)
+    np.testing.assert_allclose(model.predict_proba(contexts, budget=1.5), again, atol=1e-9)
+
+
+def test_a_group_is_named_by_values_a_mask_or_a_rule(fitted):
+    model, contexts = fitted
+    english = (contexts["language"] == "en").to_numpy()
+    by_value = model.payoff_interval({"language": "en"})
+    np.testing.assert_allclose(by_value.estimate, model.payoff_interval(english).estimate)
+    np.testing.assert_allclose(
+        by_value.estimate, model.payoff_interval(lambda t: t["language"].to_numpy() == "en").estimate
+    )
+    assert by_value.name == "language = en"
+    assert members(model.stage1_.log, None) == (None, "all")
+    with pytest.raises(InputError, match=r"group asks for 'lang', no context column: language, length\."):
+        model.payoff_interval({"lang": "en"})
+    with pytest.raises(InputError, match=r"No context of the log has \{'language': 'fr'\}\."):
+        model.payoff_interval({"language": "fr"})
+
+
+def test_the_leaderboard_is_a_frame_of_groups_and_agents(fitted):
+    model, _ = fitted
+    board = model.leaderboard(by="language")
+    columns = {"group", "agent", "lottery", "lower", "upper", "in_support", "rating", "votes"}
+    assert columns <= set(board.columns)
+    assert set(board["group"]) == {"de", "en"}
+    for _, part in board.groupby("group"):
+        assert part["lottery"].sum() == pytest.approx(1)
+        assert (part["lower"] <= part["lottery"] + 1e-9).all()
+        assert (part["lottery"] <= part["upper"] + 1e-9).all()
+    best = board[(board["group"] == "en") & board["in_support"]]
+    assert best["agent"].tolist() == ["a"]
+    assert model.leaderboard()["group"].unique().tolist() == ["all"]
+    assert board[board["group"] == "en"].sort_values("rating")["agent"].tolist() == ["c", "b", "a"]
+
+
+def test_an_explanation_holds_the_game_the_neighbours_and_their_votes(fitted):
+    model, contexts = fitted
+    found, X = model.explain(contexts.iloc[[7]].to_dict("records")[0]), model.stage1_.features(contexts.iloc[[7]])
+    np.testing.assert_allclose(found.lottery, model.predict_proba(contexts.iloc[[7]])[0])
+    np.testing.assert_allclose(found.payoff, model.payoff(contexts.iloc[[7]])[0])
+    assert found.contexts[0] == 7
+    assert found.distance[0] == pytest.approx(0, abs=1e-6)
+    assert {vote.context for vote in found.votes} <= set(nearest_contexts(model.stage1_.nuisances.X, X, 50)[0])
+    assert sorted(found.votes, key=lambda vote: -vote.weight) == list(found.votes)
+    assert list(found.shown) == ["language", "length"]
+    assert 0 < sum(vote.weight for vote in found.votes) <= 1 + 1e-9
+    assert found.to_dict()["votes"][0]["said"] in {f"{x} > {y}" for x in "abc" for y in "abc" if x != y}
+    with pytest.raises(InputError, match="2 contexts were given; give one"):
+        model.explain(contexts[:2])
+
+
+# -- the paper's ------------------------------------------------------------------------------------------------------
+
+
+def test_the_printed_algorithm_has_the_papers_settings():
+    model = ne.NashEval.paper()
+    expected = {"num_iterations": 100, "num_leaves": 15, "learning_rate": 0.1, "min_data_in_leaf": 50, "max_depth": 7}
+    assert dict(model.outcome.params) == dict(model.propensity.params) == expected
+    assert (model.boosting.trees, model.boosting.leaves, model.boosting.rate, model.boosting.least) == (
+        300,
+        7,
+        0.05,
+        100,
+    )
+    assert (model.second_stage, model.folds, model.regularizer) == ("shared", 5, ne.L2(1e-3))
+    assert isinstance(model.policy, LearnedPolicy)
+    assert (model.policy.output, model.policy.tune) == ("softmax", None)
+
+
+@pytest.mark.parametrize("design", ["inclusion", "one"])
+def test_the_printed_algorithm_runs_under_both_designs(design):
+    log = ne.SyntheticWorld(seed=70).feedback("pairwise", voters=3, n=150, selection=design)
+    policy = LearnedPolicy.paper(tune=None, epochs=2, hidden=(8, 8))
+    model = ne.NashEval.paper(policy=policy, folds=2, payoff_trees=5, n_jobs=1, verbose=False).fit(log)
+    assert model.predict_proba(log.contexts).shape == (150, 5)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"outcome": "trees"}, "outcome is 'trees'; accepted are"),
+        ({"propensity": "none"}, "propensity is 'none'; accepted are"),
+        ({"second_stage": "two"}, "second_stage is 'two'; accepted are"),
+        ({"policy": "nash"}, "policy is 'nash'; accepted are 'exact', 'learned'"),
+        ({"device": "tpu"}, "device is 'tpu'; accepted are 'auto', 'cpu' and 'cuda'"),
+        ({"engine": "spark"}, "engine is 'spark'; accepted is 'local'"),
+        ({"folds": 1}, "folds"),
+        ({"cost_weight": -1.0, "costs": {"a": 1, "b": 2, "c": 3}}, "cost_weight is a finite number at least 0; -1.0 was given"),
+        ({"budget": 2.0}, "budget"),
+    ],
+)
+def test_malformed_settings_are_named(settings, message):
+    log, _ = make_log(40)
+    with pytest.raises(InputError, match=message):
+        ne.NashEval(**{**QUICK, **settings}).fit(log)
