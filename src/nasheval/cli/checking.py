@@ -1,0 +1,146 @@
+"""`nasheval check`: what was understood of a log, what it covers and what is wrong with it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nasheval.cli.options import grouped
+from nasheval.cli.printing import Machine, as_options, console, escaped, print_json
+from nasheval.cli.reading import FILES, OnBadRow, Reading
+
+if TYPE_CHECKING:
+    from nasheval.feedback.log import Feedback
+    from nasheval.feedback.report import ReadReport
+
+
+@grouped
+def check(
+    file: Annotated[str, typer.Argument(help=FILES)],
+    reading: Reading,
+    rows: Annotated[int, typer.Option(help="How many records to show as understood.", min=0)] = 5,
+    format: Annotated[Machine, typer.Option(help="A table for people, JSON for machines.")] = Machine.table,
+) -> None:
+    """Read a log and say what was understood, what it covers and what is wrong with it.
+
+    Exit status 0: it can be used; 1: it cannot as it is.
+
+    Examples:
+
+      nasheval check votes.parquet --context language,is_code --text prompt
+
+      nasheval check judgments.parquet --model-a model_1 --model-b model_2 --winner score
+      --labels 1=a,2=b,3=tie,-1=drop --join prompts.parquet:prompt_id --context lang --text text --context-id prompt_id
+
+      nasheval check ballots.csv --kind rankings --ballot id,trait --agent item --rank rank
+
+      nasheval check scores.parquet --kind scores --agents gpt-4,claude-v2,llama-2 --text prompt --pairs-per-context 20
+    """
+    log = reading.log(file, on_error="skip", quiet=True)
+    bad = bool(log.report and log.report.problems) and reading.on_error is OnBadRow.stop
+    if format is Machine.json:
+        print_json(_check_dict(log, usable=not bad))
+    else:
+        _print_check(log, rows=rows, bad=bad)
+    if bad:
+        raise typer.Exit(1)
+
+
+def _print_check(log: Feedback, *, rows: int, bad: bool) -> None:
+    out = console()
+    if log.report is not None:
+        _print_report(out, log.report)
+    if rows:
+        _print_records(out, log, rows)
+    out.print()
+    out.print(log.coverage())
+    winner = log.coverage().condorcet_winner
+    pooled = (
+        f"[bold]{escaped(winner)}[/] beats every other agent"
+        if winner
+        else "no agent beats every other (a cycle, or ties)"
+    )
+    out.print(f"\nPooled over all contexts: {pooled}.")
+    if bad and log.report is not None:
+        count = sum(problem.total for problem in log.report.problems)
+        out.print(f"[bold red]This log cannot be used as it is[/]: {count:,} bad values. "
+                  "Mend them, or read it with --on-error skip.")  # fmt: skip
+
+
+_MEANINGS = {
+    "a": "the first agent won",
+    "b": "the second agent won",
+    "tie": "a tie",
+    "both_bad": "both bad",
+    "drop": "left out",
+    "unknown": "not known",
+}
+
+
+def _print_report(console: Any, report: ReadReport) -> None:
+    from rich.table import Table
+
+    console.print(f"[bold]{escaped(report.source)}[/]: {escaped(report.kind)}; "
+                  f"{report.used:,} of {report.rows:,} rows used")  # fmt: skip
+    for role, column in report.roles.items():
+        console.print(f"  {role}: {escaped(column)}", highlight=False)
+    for reason, count in report.dropped.items():
+        console.print(f"  left out: {count:,} rows ({escaped(reason)})", highlight=False)
+    if report.labels:
+        table = Table("label", "taken as", "rows", title="Labels", title_justify="left")
+        for label, (meaning, count) in sorted(report.labels.items(), key=lambda item: -item[1][1]):
+            style = "red" if meaning == "unknown" else ""
+            table.add_row(escaped(label), _MEANINGS[meaning], f"{count:,}", style=style)
+        console.print(table)
+    for problem in report.problems:
+        console.print(f"[red]✗[/] {escaped(as_options(str(problem.error(report.source))))}", highlight=False)
+
+
+def _print_records(console: Any, log: Feedback, rows: int) -> None:
+    from rich.table import Table
+
+    table = Table("context", "what was said", title="First records, as understood", title_justify="left")
+    last = -1
+    for row in range(min(rows, log.n_records)):
+        context = int(log.context_of[row])
+        table.add_row("" if context == last else escaped(_context_line(log, context)), escaped(_said(log, row)))
+        last = context
+    console.print(table)
+
+
+def _context_line(log: Feedback, context: int, width: int = 60) -> str:
+    values = {name: log.contexts[name][context].as_py() for name in log.contexts.column_names}
+    shown = {k: f"{v:.4g}" if isinstance(v, float) else " ".join(str(v).split())[:width] for k, v in values.items()}
+    parts = [f"{name}={value}" for name, value in shown.items()]
+    return f"#{context} " + ", ".join(parts)
+
+
+def _said(log: Feedback, row: int) -> str:
+    from nasheval.feedback.partition import Zero
+
+    start, stop = log.records.offsets[row], log.records.offsets[row + 1]
+    agents, blocks = log.records.agent[start:stop], log.records.block[start:stop]
+    groups = [[log.agents[a] for a in agents[blocks == b]] for b in range(int(blocks.max()) + 1)]
+    reason = {Zero.BOTH_BAD: " (both bad)", Zero.CENSORED: " (order inside = not asked)", Zero.LAST: " (last unranked)"}
+    tied = any(len(group) > 1 for group in groups)
+    return " > ".join(" = ".join(group) for group in groups) + (
+        reason.get(Zero(int(log.records.zero[row])), "") if tied else ""
+    )
+
+
+def _check_dict(log: Feedback, *, usable: bool) -> dict[str, Any]:
+    report = log.report
+    read = {}
+    if report is not None:
+        read = {
+            "source": report.source,
+            "kind": report.kind,
+            "rows": report.rows,
+            "used": report.used,
+            "roles": report.roles,
+            "labels": {label: {"meaning": m, "rows": n} for label, (m, n) in report.labels.items()},
+            "dropped": report.dropped,
+            "problems": [str(problem.error(report.source)) for problem in report.problems],
+        }
+    return {"usable": usable, "read": read, "coverage": log.coverage().to_dict()}

@@ -1,0 +1,137 @@
+"""`nasheval evaluate`: a model against baselines on a held-out log."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from nasheval.cli.learning import costs_of
+from nasheval.cli.options import MODEL, grouped
+from nasheval.cli.printing import Machine, console, escaped, print_json
+from nasheval.cli.reading import FILES, Reading, split
+from nasheval.errors import InputError
+
+if TYPE_CHECKING:
+    from nasheval.estimator import NashEval
+    from nasheval.feedback.log import Feedback
+    from nasheval.scoring.heldout import Evaluation
+
+OURS = "nasheval"
+RIVALS = "bt,maximal-lottery"
+AGAINST = Annotated[
+    str,
+    typer.Option(
+        help="Baselines to compare with, with commas: bt, bt-plug-in, regularized-bt, borda, pooled-bt, "
+        "maximal-lottery, nash-averaging, pluralistic, best-single, uniform."
+    ),
+]
+
+
+@grouped
+def evaluate(
+    model: MODEL,
+    heldout: Annotated[str, typer.Argument(help=f"A log that the model has not seen. {FILES}")],
+    reading: Reading,
+    against: AGAINST = RIVALS,
+    by: Annotated[str, typer.Option(help="Context column; policies are compared within each of its values too.")] = "",
+    costs: Annotated[str, typer.Option(help="What agents cost, as in fit; by default what the model knows.")] = "",
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
+    format: Annotated[Machine, typer.Option(help="A table for people, JSON for machines.")] = Machine.table,
+) -> None:
+    """Compare a model with baselines on a held-out log, by doubly robust head-to-head values with intervals.
+
+    Context columns and prompt are those that the model knows unless they are named.
+
+    Examples:
+
+      nasheval evaluate model/ heldout.parquet --by language
+
+      nasheval evaluate model/ heldout.csv --against bt,borda,best-single --format json
+    """
+    from nasheval.estimator import load
+    from nasheval.store.evidence import fingerprint
+
+    loaded = load(model)
+    log = reading.like(loaded).log(heldout)
+    if getattr(loaded.stage1_, "fingerprint", "") == fingerprint(log):
+        raise InputError(f"{heldout} is the log that the model was fitted on; give one that it has not seen.")
+    prices = costs_of(costs, heldout, log.agents) if costs else loaded.costs
+    found = compared(loaded, log, against=against, by=by or None, costs=prices, show=not quiet, seed=reading.seed)
+    if format is Machine.json:
+        print_json({**found.to_dict(), "plainly": plainly(found)})
+    else:
+        out = console()
+        out.print(found)
+        for line in plainly(found):
+            out.print(escaped(line))
+
+
+def compared(
+    model: NashEval,
+    test: Feedback,
+    *,
+    against: str = RIVALS,
+    by: str | None = None,
+    costs: Any = None,
+    show: bool = False,
+    seed: int = 0,
+) -> Evaluation:
+    """Return how a fitted model does against baselines made from the same Stage 1, on a log it has not seen."""
+    from nasheval.estimator import chosen_device
+    from nasheval.scoring.evaluate import evaluate
+
+    return evaluate(
+        {OURS: model, **_baselines(against)},
+        test,
+        train=model.stage1_,
+        by=by,
+        costs=costs,
+        outcome=model.outcome,
+        propensity=model.propensity,
+        aggregator=model.aggregator,
+        folds=model.folds,
+        encoder=model.stage1_.encoder,
+        seed=seed,
+        n_jobs=model.n_jobs or os.cpu_count() or 1,
+        device=chosen_device(model.device),
+        verbose=show and sys.stderr.isatty(),
+    )
+
+
+def _baselines(names: str) -> dict[str, Any]:
+    from nasheval.policy import baselines as b
+
+    known = {
+        "bt": b.BradleyTerry(payoff="debiased"),
+        "bt-plug-in": b.BradleyTerry(payoff="plug-in"),
+        "regularized-bt": b.RegularizedBT(),
+        "borda": b.Borda(),
+        "pooled-bt": b.PooledBT(),
+        "maximal-lottery": b.MaximalLottery(),
+        "nash-averaging": b.NashAveraging(),
+        "pluralistic": b.PluralisticLeaderboard(),
+        "best-single": b.BestSingle(),
+        "uniform": b.Uniform(),
+    }
+    for name in split(names):
+        if name not in known:
+            raise InputError(f"--against names {name!r}; accepted are {', '.join(known)}.")
+    return {name: known[name] for name in split(names)}
+
+
+def plainly(found: Evaluation) -> list[str]:
+    """Say in words how ours does against each rival, and plainly where it is not better."""
+    ours, rivals = found.policies.index(OURS), [name for name in found.policies if name != OURS]
+    lines = [f"{found.compare(OURS, rival)}." for rival in rivals]
+    lost = [rival for rival in rivals if found.beats[found.policies.index(rival), ours]]
+    even = [rival for rival in rivals if rival not in lost and not found.beats[ours, found.policies.index(rival)]]
+    if lost:
+        lines.append(f"On this data NashEval is worse than {', '.join(lost)}: prefer that here.")
+    if even:
+        lines.append(f"On this data NashEval is not shown to be better than {', '.join(even)}.")
+    if not lost and not even and rivals:
+        lines.append(f"On this data NashEval is better than {', '.join(rivals)}.")
+    return lines

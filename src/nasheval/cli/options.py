@@ -1,0 +1,103 @@
+"""Options that commands share: groups of them as dataclasses, and all of them from a TOML file too."""
+
+from __future__ import annotations
+
+import inspect
+import tomllib
+from collections.abc import Callable
+from dataclasses import fields, is_dataclass
+from difflib import get_close_matches
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any, get_type_hints
+
+import typer
+
+from nasheval.errors import InputError
+
+MODEL = Annotated[str, typer.Argument(metavar="MODEL", help="Folder of a model that nasheval fit wrote.")]
+_CONFIG = "config"
+
+
+def grouped(command: Callable[..., None]) -> Callable[..., None]:
+    """Return a command in whose place typer sees one option for each field of its dataclass arguments, and --config."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    seen: list[inspect.Parameter] = []
+    for parameter in inspect.signature(command, eval_str=True).parameters.values():
+        seen += _options_of(groups[parameter.name]) if parameter.name in groups else [parameter]
+    config = inspect.Parameter(_CONFIG, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_ConfigFile)
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        given.pop(_CONFIG, None)
+        for name, kind in groups.items():
+            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
+        command(**given)
+
+    keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*seen, config)]
+    run.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]  # what typer asks for
+    run.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword}
+    return run
+
+
+def _options_of(group: Any) -> list[inspect.Parameter]:
+    hints = get_type_hints(group, include_extras=True)
+    return [
+        inspect.Parameter(
+            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
+        )
+        for field in fields(group)
+    ]
+
+
+# -- options from a file ----------------------------------------------------------------------------------------------
+
+
+def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
+    """Make what a TOML file says the defaults of a command."""
+    if path is not None and not ctx.resilient_parsing:
+        accepted = {name for command in _commands(ctx) for name in command}
+        ctx.default_map = {name: _flat(value) for name, value in _parsed(path, accepted).items()}
+    return path
+
+
+def _commands(ctx: typer.Context) -> list[list[str]]:
+    """Return the names of the options of each command."""
+    commands = getattr(ctx.find_root().command, "commands", {})
+    return [[str(option.name) for option in command.params] for command in commands.values()]
+
+
+def _parsed(path: Path, accepted: set[str]) -> dict[str, Any]:
+    try:
+        told = tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
+        raise InputError(f"--config {path}: cannot be read as TOML ({error}).") from None
+    named = {name.replace("-", "_"): value for name, value in told.items()}
+    for name in named:
+        if name not in accepted:
+            near = get_close_matches(name, accepted, n=1)
+            hint = f"; did you mean {near[0].replace('_', '-')!r}?" if near else ", see nasheval fit --help."
+            raise InputError(f"--config {path}: there is no option {name.replace('_', '-')!r}{hint}")
+    return named
+
+
+def _flat(value: Any) -> Any:
+    """Return a list as commas and a table as key=value with commas, which is how flags say it."""
+    if isinstance(value, list):
+        return ",".join(map(str, value))
+    if isinstance(value, dict):
+        return ",".join(f"{key}={one}" for key, one in value.items())
+    return value
+
+
+_ConfigFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="TOML file of options, such as folds = 10; lists for commas, tables for name=value. Flags win.",
+        callback=_read_config,
+        is_eager=True,
+        show_default=False,
+    ),
+]

@@ -1,0 +1,102 @@
+"""How results are printed: tables for people, CSV and JSON for machines, nothing else on standard output."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from nasheval.errors import InputError
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_WIDE = 120  # columns where nobody says how many there are
+
+
+class Format(StrEnum):
+    """How results are printed."""
+
+    table = "table"
+    csv = "csv"
+    json = "json"
+
+
+class Machine(StrEnum):
+    """How results that are no single table are printed."""
+
+    table = "table"
+    json = "json"
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return where to print for people; colours only on a terminal, and not with NO_COLOR."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDE
+    return Console(stderr=stderr, width=width, highlight=False)
+
+
+def tell(message: str) -> None:
+    """Say something to whoever looks, on standard error."""
+    console(stderr=True).print(escaped(message))
+
+
+def escaped(text: str) -> str:
+    """Return text that rich prints as it is."""
+    from rich.markup import escape
+
+    return escape(text)
+
+
+def as_options(message: str) -> str:
+    """Return an error's message with the advice in the words of the command line: model_a= is --model-a there."""
+    found, to_do, advice = message.partition("To do:")
+    advice = re.sub(r"labels=\{'([^']*)': '?([^'}]*)'?\}", r"--labels '\1=\2'", advice)
+    advice = re.sub(r"\b([a-z_]+)='([^']*)'", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", advice)
+    advice = re.sub(r"(?<!['\w])([a-z_]+)=(?=[\s,;.]|$)", lambda m: f"--{m[1].replace('_', '-')}", advice)
+    return found + to_do + advice
+
+
+def print_json(value: Any) -> None:
+    """Print plain values as JSON; what is not a finite number is null."""
+    typer.echo(json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False))
+
+
+def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
+    """Print rows with the same keys as CSV."""
+    out = csv.writer(sys.stdout, lineterminator="\n")
+    out.writerow(rows[0] if rows else [])
+    out.writerows([_plain(value) for value in row.values()] for row in rows)
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {str(name): _plain(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+@contextmanager
+def whole_file(path: Path) -> Iterator[Path]:
+    """Yield a name to write to; the file is at its place once all of it is written, or not at all."""
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder {str(path.parent)!r} to write {path.name!r} into; create it first.")
+    part = path.with_name(f".{path.stem}.part{path.suffix}")
+    try:
+        yield part
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)

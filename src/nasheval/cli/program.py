@@ -1,0 +1,97 @@
+"""The program: its commands, its exit status, and what becomes of an error.
+
+| status | means |
+| --- | --- |
+| 0 | done |
+| 1 | what was given cannot be used as it is: a file, a value, a saved model |
+| 2 | the command line was not understood |
+| 3 | a package that this needs is not installed |
+| 4 | a solver did not converge |
+| 70 | a defect in nasheval |
+| 130 | interrupted |
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from nasheval.cli.checking import check
+from nasheval.cli.datasets import datasets_app
+from nasheval.cli.evaluating import evaluate
+from nasheval.cli.exporting import export
+from nasheval.cli.fitting import fit
+from nasheval.cli.leaderboard import leaderboard
+from nasheval.cli.predicting import predict, route
+from nasheval.cli.printing import as_options, console, escaped
+from nasheval.cli.reporting import report
+from nasheval.errors import ConvergenceError, MissingExtraError, NashEvalError
+
+_STATUS = {MissingExtraError: 3, ConvergenceError: 4}
+_DEFECT, _INTERRUPTED = 70, 130
+
+app = typer.Typer(
+    name="nasheval",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+for command in (fit, leaderboard, predict, route, evaluate, report, check, export):
+    app.command()(command)
+app.add_typer(datasets_app, name="datasets")
+
+
+def main() -> None:
+    """Run the command line; an error is one message, not a traceback, and an exit status that says what it was."""
+    debug = "--debug" in sys.argv
+    if debug:
+        sys.argv.remove("--debug")
+    try:
+        app()
+    except SystemExit as stop:
+        if stop.code == _INTERRUPTED:
+            console(stderr=True).print("interrupted; what was not finished was not written")
+        raise
+    except Exception as error:
+        if debug:
+            raise
+        sys.exit(_told(error))
+
+
+def _told(error: Exception) -> int:
+    """Say what went wrong; return the exit status."""
+    out = console(stderr=True)
+    if isinstance(error, NashEvalError):
+        out.print(f"[bold red]error:[/] {escaped(as_options(str(error)))}", soft_wrap=True)
+        return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 1)
+    if isinstance(error, OSError | MemoryError):
+        out.print(f"[bold red]error:[/] {escaped(str(error) or 'out of memory')}", soft_wrap=True)
+        return 1
+    what = f"{type(error).__name__}: {error}"
+    out.print(f"[bold red]defect:[/] {escaped(what)}\nThis is our fault. Please report it with what --debug prints.")
+    return _DEFECT
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from nasheval import __version__
+
+        typer.echo(f"nasheval {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Which agent is best for this? Contextual maximal lotteries from votes, rankings and scores.
+
+    Start with: nasheval check votes.parquet, then nasheval fit votes.parquet -o model/
+
+    Exit status: 0 done, 1 the input cannot be used, 2 the command line was not understood, 3 a package is missing,
+    4 a solver did not converge, 70 a defect, 130 interrupted. Add --debug to any command to see a traceback.
+    """

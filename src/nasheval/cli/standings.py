@@ -1,0 +1,80 @@
+"""Leaderboards as tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from nasheval.estimator import NashEval
+
+Row = Mapping[str, Any]
+_MOST_GROUPS = 12  # of a column that is chosen unasked
+
+
+def rows_of(model: NashEval, by: str | None) -> list[dict[str, Any]]:
+    """Return the rows of a model's leaderboard."""
+    from nasheval.contexts.table import as_table
+
+    found: list[dict[str, Any]] = as_table(model.leaderboard(by=by)).to_pylist()
+    return found
+
+
+def usual_column(model: NashEval) -> str | None:
+    """Return the first context column with a few values, which make groups that a person can look at."""
+    from nasheval.payoff.groups import n_values
+
+    log = model.stage1_.log
+    names = [name for name in log.contexts.column_names if name != log.text]
+    return next((name for name in names if 2 <= n_values(log, name) <= _MOST_GROUPS), None)
+
+
+def standings_table(rows: Sequence[Row], *, by: str | None, top: int = 0) -> Table:
+    """Return every agent of every group, or the first `top` of each."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"Leaderboard by {by}" if by else "Leaderboard, all contexts", title_justify="left")
+    if by:
+        table.add_column(by, overflow="fold")
+    table.add_column("agent", overflow="fold")
+    for name in ("lottery", "range", "wins in", "rating", "votes"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for group, those in _groups(rows):
+        for place, row in enumerate(those[: top or None]):
+            named = [Text(group if not place else "")] if by else []
+            style = "bold" if row["in_support"] else ""
+            table.add_row(*named, Text(row["agent"]), *_cells(row), style=style)
+        if top and len(those) > top:
+            table.add_row(*([""] if by else []), f"and {len(those) - top} more", style="dim")
+        table.add_section()
+    return table
+
+
+def winners_table(rows: Sequence[Row], by: str) -> Table:
+    """Return the winners of each group, a row a group."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"Winners by {by}", title_justify="left")
+    table.add_column(by, overflow="fold")
+    table.add_column("lottery over the winners", overflow="fold")
+    for group, those in _groups(rows):
+        shares = [f"{row['agent']} {row['lottery']:.2f}" for row in those if row["in_support"]]
+        table.add_row(Text(group), Text(", ".join(shares)))
+    return table
+
+
+def _groups(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    for group, those in groupby(rows, key=lambda row: str(row["group"])):
+        yield group, list(those)
+
+
+def _cells(row: Row) -> list[str]:
+    known = row["rating"] is not None and row["rating"] == row["rating"]
+    rating = f"{row['rating']:.0f} ± {row['rating_error']:.0f}" if known else "?"
+    stable = f"{row['lower']:.2f} to {row['upper']:.2f}"
+    return [f"{row['lottery']:.3f}", stable, f"{row['frequency']:.0%}", rating, f"{row['votes']:,.0f}"]
