@@ -182,6 +182,18 @@ def test_searched_trees_and_intercepts_come_back(tmp_path, X):
     assert answers(load(tmp_path / "plain"), X) == answers(plain, X)
 
 
+@pytest.mark.parametrize(("outcome", "stage"), [(VOTERS, "corrected"), (TREES, "per-pair"), (TREES, "shared")], ids=str)
+def test_a_log_without_context_columns_comes_back(tmp_path, outcome, stage):
+    log = paper_log("one")
+    bare = type(log).from_records(log.records, agents=log.agents, context_of=log.context_of, n_contexts=log.n_contexts)
+    model = fitted(bare, outcome=outcome, second_stage=stage)
+    model.save(tmp_path / "model")
+    again, here = load(tmp_path / "model"), [{}] * 3
+    assert again.leaderboard().equals(model.leaderboard())
+    np.testing.assert_array_equal(again.predict_proba(here), model.predict_proba(here))
+    np.testing.assert_array_equal(again.payoff(here), model.payoff(here))
+
+
 # -- what cannot be saved ---------------------------------------------------------------------------------------------
 
 

@@ -48,7 +48,7 @@ from nasheval.store.texts import remembering
 
 ENCODER = "encoder.json"
 _METRICS = ("n_verdicts", "r2", "r2_within", "log_loss", "smallest", "floor", "clipped_share")
-_MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")  # of a published text model, no path
+_MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")  # such as wordllama, Qwen/Qwen3-Embedding-4B
 
 
 class Fitted(Protocol):
@@ -128,7 +128,7 @@ def pack_stage1(stage1: Stage1, *, keep_text: bool = False) -> tuple[dict[str, A
     saved = stage1 if isinstance(stage1, SavedStage1) else None
     if keep_text and saved and not saved.text_kept and log.text:
         raise InputError("keep_text is True, but this model was saved without its texts; fit again to keep them.")
-    if text is not None and not _is_portable(text.model):
+    if text is not None and text.model != WORDLLAMA and (not _is_published(text.model) or os.path.exists(text.model)):
         raise unsavable("its text encoder", f"{text.model!r}, a path on this machine")
     outcome, files = pack_outcome(fit.outcome_models)
     payoff, more = pack_payoff(stage1.payoff)
@@ -150,8 +150,9 @@ def pack_stage1(stage1: Stage1, *, keep_text: bool = False) -> tuple[dict[str, A
     return {**named, "data": data, "metrics": _metrics(fit), "stage1": stage}, files
 
 
-def _is_portable(model: str) -> bool:
-    return model == WORDLLAMA or (bool(_MODEL_NAME.fullmatch(model)) and not os.path.exists(model))
+def _is_published(model: str) -> bool:
+    """Tell whether a text model goes by a name, not by a path, from which a hostile one could be loaded."""
+    return bool(_MODEL_NAME.fullmatch(model))
 
 
 def _metrics(fit: NuisanceFit) -> dict[str, Any]:
@@ -177,7 +178,7 @@ def unpack_stage1(told: dict[str, Any], files: Files, n_jobs: int = 1) -> SavedS
     if found.vectors is not None:
         encoder = remembering(encoder, found.log.contexts[data["text"]], found.vectors)
     with reading(files.path(EVIDENCE)):
-        X = Features.of(encoder, found.log.contexts)
+        X = Features.of(encoder, found.log.contexts, n=found.log.n_contexts)
     outcome = unpack_outcome(stage["outcome"], files, Frame(found.log, X, stage["folds"], n_jobs))
     if not 0 < stage["floor"] <= 1:
         raise ValueError(f"'floor' is {stage['floor']}")
@@ -193,7 +194,7 @@ def _encoder(files: Files, text: str | None) -> ContextEncoder:
         encoder = ContextEncoder.from_json(raw.decode("utf-8"))
         if encoder.text != text:
             raise ValueError(f"its text column is {encoder.text!r:.60} where manifest.json tells of {text!r:.60}")
-        if encoder.text_encoder is not None and not _is_portable(encoder.text_encoder.model):
+        if encoder.text_encoder is not None and not _is_published(encoder.text_encoder.model):
             raise ValueError(f"its text model is {encoder.text_encoder.model!r:.80}, no name of a published one")
     return encoder
 
