@@ -51,36 +51,35 @@ def choose(T: Floats, q: Floats, greedy: bool) -> int:
     """Return the agent to move over, -1 where none is on the wrong side."""
     best, most = -1, 0.0
     for i in range(q.shape[0]):
-        if q[i] < -_ZERO:
-            if not greedy:
-                return i
-            gain = q[i] * q[i] / max(T[i, i], 1e-300)
-            if gain > most:
-                best, most = i, gain
+        gain = q[i] * q[i] / max(T[i, i], 1e-300) if greedy else 1.0
+        better = (gain if q[i] < -_ZERO else 0.0) > most  # without branches, which nobody could foresee
+        best = i if better else best
+        most = gain if better else most
     return best
 
 
 @compiled
-def pivot(T: Floats, q: Floats, r: int) -> None:
-    """Move agent r over to the other side: exchange its weight and its loss, in place."""
+def pivot(T: Floats, q: Floats, r: int, top: Floats) -> None:
+    """Move agent r over to the other side: exchange its weight and its loss, in place; top (K,) is room for a row."""
+    K = q.shape[0]
     inverse = 1.0 / T[r, r]
-    top = T[r]
-    for i in range(q.shape[0]):
-        if i != r:
-            f = T[i, r] * inverse
-            row = T[i]
-            for j in range(row.shape[0]):
-                row[j] -= f * top[j]
-            row[r] = f
-            q[i] -= f * q[r]
-    for j in range(top.shape[0]):
-        top[j] *= -inverse
-    q[r] *= -inverse
-    top[r] = inverse
+    constant = q[r] * inverse
+    for j in range(K):
+        top[j] = T[r, j] * inverse
+    for i in range(K):
+        f = T[i, r]
+        for j in range(K):
+            T[i, j] -= f * top[j]
+        T[i, r] = f * inverse
+        q[i] -= f * constant
+    for j in range(K):
+        T[r, j] = -top[j]
+    q[r] = -constant
+    T[r, r] = inverse
 
 
 @compiled
-def find_support(A: Floats, rho: float, T: Floats, q: Floats, inside: Bools) -> int:
+def find_support(A: Floats, rho: float, T: Floats, q: Floats, inside: Bools, top: Floats) -> int:
     """Pivot until inside (K,) is the support; return the number of pivots, also where the limit stopped them."""
     K = A.shape[0]
     tableau(A, rho, T, q, inside)
@@ -88,7 +87,7 @@ def find_support(A: Floats, rho: float, T: Floats, q: Floats, inside: Bools) -> 
         r = choose(T, q, step < _GREEDY * K)
         if r < 0:
             return step
-        pivot(T, q, r)
+        pivot(T, q, r, top)
         inside[r] = not inside[r]
     limit: int = (_GREEDY + _SURE) * K
     return limit
@@ -179,7 +178,7 @@ def pivot_games(start: int, stop: int, A: Floats, rho: Floats, x: Floats, steps:
     T, q, inside, work = np.empty((K, K)), np.empty(K), np.empty(K, np.bool_), workspace(K)
     w, on = np.empty(K), np.empty(K + 1, np.int64)
     for g in range(start, stop):
-        steps[g] = find_support(A[g], max(rho[g], _SLIGHT), T, q, inside)
+        steps[g] = find_support(A[g], max(rho[g], _SLIGHT), T, q, inside, w)
         certified[g] = read_off(A[g], rho[g], T, q, on, listed(inside, on), x[g], w) < CERTIFIED
         if not certified[g]:
             certified[g] = settle(A[g], K, rho[g], inside, x[g], work) < CERTIFIED
