@@ -16,9 +16,11 @@ if TYPE_CHECKING:
     from nasheval.errors import ConvergenceError as ConvergenceError
     from nasheval.errors import InputError as InputError
     from nasheval.errors import MissingExtraError as MissingExtraError
+    from nasheval.errors import ModelFileError as ModelFileError
     from nasheval.errors import NashEvalError as NashEvalError
     from nasheval.errors import ReadError as ReadError
     from nasheval.estimator import NashEval as NashEval
+    from nasheval.estimator import load as load
     from nasheval.feedback import datasets as datasets
     from nasheval.feedback import partition as partition
     from nasheval.feedback.log import Feedback as Feedback
@@ -37,7 +39,6 @@ if TYPE_CHECKING:
     from nasheval.policy import baselines as baselines
     from nasheval.scoring import metrics as metrics
     from nasheval.scoring.evaluate import evaluate as evaluate
-    from nasheval.store import load as load
 
 __version__ = "0.1.0.dev0"
 
@@ -52,6 +53,7 @@ _HOMES = {
     "L2": "nasheval.game.regularizers",
     "Mean": "nasheval.payoff.aggregators",
     "MissingExtraError": "nasheval.errors",
+    "ModelFileError": "nasheval.errors",
     "NashEval": "nasheval.estimator",
     "NashEvalError": "nasheval.errors",
     "ReadError": "nasheval.errors",
@@ -64,7 +66,7 @@ _HOMES = {
     "datasets": "nasheval.feedback.datasets",
     "evaluate": "nasheval.scoring.evaluate",
     "language_group": "nasheval.contexts.language",
-    "load": "nasheval.store",
+    "load": "nasheval.estimator",
     "metrics": "nasheval.scoring.metrics",
     "partition": "nasheval.feedback.partition",
     "prompt_features": "nasheval.contexts.features",

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
+from importlib.metadata import version
 
 import numpy as np
 import pyarrow as pa
 
-from nasheval import __version__
 from nasheval.arrays import Floats, Ints, n_pairs
 from nasheval.feedback.base import Log
 from nasheval.feedback.coverage import Coverage, measure
@@ -88,7 +88,7 @@ def gather(
     return ReportData(
         title=title,
         created=created or date.today().isoformat(),
-        version=__version__,
+        version=version("nasheval"),
         agents=stage1.agents,
         confidence=how.confidence,
         facts=_facts(stage1.log, coverage),
