@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from nasheval.scoring.report import render
+from nasheval.scoring.report.data import Bins, Histogram, Payoffs, Preferences
 
 from .report_logs import AGENTS, PAPER, ROCK, TOPICS, example
 
@@ -257,3 +258,24 @@ def test_a_report_without_columns_costs_or_evaluation(visit, tmp_path):
     assert page.locator("#costs, #heldout, #column-label").evaluate_all("all => all.every((n) => n.hidden)")
     assert page.locator("nav a").all_inner_texts() == ["Leaderboard", "By group", "Payoffs", "Trust", "Method"]
     assert page.locator("#lotteries tbody tr").count() == 1
+
+
+def test_two_agents_of_whom_nothing_is_known(visit, tmp_path):
+    report = example()[2]
+    view = replace(
+        report.groups[0], order=(1, 0), winners=(1,), lottery=(0.0, 1.0), lower=(0.0, 0.0), upper=(1.0, 1.0),
+        frequency=(0.0, 1.0), won=(None, None), rating=(None, None), rating_error=(None, None), votes=(0.0, 0.0),
+        payoffs=Payoffs((1, 0), (0.0,), (-1.0,), (1.0,), (0,)), preferences=Preferences((1, 0), (), (), 0), notes=(),
+    )  # fmt: skip
+    trust = replace(
+        report.trust, r2=None, r2_within=None, outcome=Bins((), (), (), ()), propensity=None, smallest=None,
+        overlap=Histogram((0.0,), ()), effective=Histogram((0.0, 0.0), (1,)), thinnest=(), warnings=(),
+    )  # fmt: skip
+    bare = replace(report, agents=("a", "b"), columns=(), groups=(view,), frontier=(), held_out=None, trust=trust)
+    path = tmp_path / "bare.html"
+    path.write_text(render(bare), encoding="utf-8")
+    page = visit(page=path.as_uri())
+    assert rows(page, "leaderboard-rows", 6) == ["–", "–"]
+    assert page.locator("#effective").inner_text() == "1 pair never compared."
+    assert page.locator("#graph svg").get_attribute("aria-label") == "No preference is certain."
+    assert "Nothing stands out" in page.locator("#warnings").inner_text()

@@ -119,9 +119,13 @@ function histogramPlot(histogram, label, line, noun) {
   const zeros = histogram.edges[0] === 0 ? 1 : 0,
     edges = histogram.edges.slice(zeros),
     count = histogram.count.slice(zeros);
+  const none = zeros ? histogram.count[0] : 0;
+  const rest = none
+    ? el("p", { class: "small dim", text: `${plural(none, noun.replace(/s$/, ""))} never compared.` })
+    : null;
+  if (!count.length) return () => rest ?? "";
   return (width) => {
-    const none = zeros ? histogram.count[0] : 0,
-      high = Math.max(...count, none, 1);
+    const high = Math.max(...count, 1);
     const low = Math.min(edges[0] ?? 1, line?.at ?? Infinity),
       top = Math.max(edges.at(-1) ?? 1, line?.at ?? 0);
     const spread = top / low < 1.5 ? 1.6 : 1.06;
@@ -161,9 +165,7 @@ function histogramPlot(histogram, label, line, noun) {
         }),
       );
     }
-    return none
-      ? [drawing, el("p", { class: "small dim", text: `${plural(none, noun.replace(/s$/, ""))} never compared.` })]
-      : drawing;
+    return rest ? [drawing, rest] : drawing;
   };
 }
 

@@ -30,7 +30,8 @@ function roving(table) {
   });
 }
 
-const headName = (name) => el("th", { scope: "col", title: name }, el("div", { class: "rot", text: short(name, 26) }));
+const headName = (name, flat) =>
+  el("th", { scope: "col", title: name }, el("div", { class: flat ? null : "rot", text: short(name, 26) }));
 const flatNames = (names) => names.every((name) => name.length <= 5);
 const groupName = (view) => (view.column === "" ? "all" : view.name);
 function groupButton(view, attributes) {
@@ -76,7 +77,7 @@ function winnerMap(views, chosen) {
     el("span", {}, "0%", el("i", { class: "ramp rate" }), "100%"),
     kept.length < D.agents.length
       ? el("span", {
-          text: `${kept.length} of ${D.agents.length} agents; the others win less often in every group shown.`,
+          text: `${kept.length} of ${D.agents.length} agents; the others win ${kept.length < 20 ? "hardly anywhere" : "less often"}.`,
         })
       : null,
   );
@@ -123,7 +124,7 @@ function payoffMap(view) {
     heat(
       caption,
       "",
-      shown.map((agent) => headName(D.agents[agent])),
+      shown.map((agent) => headName(D.agents[agent], flatNames(shown.map((one) => D.agents[one])))),
       rows,
       shown.length > 6 ? "dense" : "",
     ),
@@ -206,6 +207,7 @@ function lotteryBars(views, chosen) {
       "table",
       { class: "stacks" },
       el("caption", { class: "unseen", text: "Lottery of each group" }),
+      el("colgroup", {}, el("col", { class: "names" }), el("col")),
       head,
       el("tbody", {}, ...rows),
     ),
