@@ -212,7 +212,7 @@ function frontierPlot() {
         }),
       ),
     );
-    const taken = agents.map((point) => [
+    const taken = [...agents, ...own].map((point) => [
       X(point.cost) - 6,
       Y(point.exploitability) - 6,
       X(point.cost) + 6,
