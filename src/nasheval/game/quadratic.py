@@ -17,7 +17,7 @@ from nasheval.game.linear import size_games
 from nasheval.game.pivoting import pivot_games
 from nasheval.game.supports import residual
 
-_PIVOT_UP_TO = 40  # agents; beyond, the interior method is faster
+_PIVOT_UP_TO = 55  # agents; beyond, the interior method is faster
 _SLIGHT = (1e-11, 5e-11, 1e-12)  # rho that stands in for none where several supports are equally good up to rounding
 _HARD = 1e-10  # residual that certifies an answer put together from several solves
 
