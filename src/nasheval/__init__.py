@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from nasheval.payoff.aggregators import Weighted as Weighted
     from nasheval.policy import baselines as baselines
     from nasheval.scoring import metrics as metrics
+    from nasheval.scoring import plots as plots
     from nasheval.scoring.evaluate import evaluate as evaluate
 
 __version__ = "0.1.0.dev0"
@@ -69,6 +70,7 @@ _HOMES = {
     "load": "nasheval.estimator",
     "metrics": "nasheval.scoring.metrics",
     "partition": "nasheval.feedback.partition",
+    "plots": "nasheval.scoring.plots",
     "prompt_features": "nasheval.contexts.features",
     "read_rankings": "nasheval.feedback.readers.rankings",
     "read_scores": "nasheval.feedback.readers.scores",
