@@ -2,9 +2,9 @@
 
 `python -m benchmarks.predict [--agents 5,10,15] [--second-stages none,per-pair] [--seconds 3]` times, with tree payoffs
 and one thread, the learned policy, the payoff model followed by the exact solver, and the payoff model followed by the
-paper's support enumeration; in batches and for one context at a time. Only speed is measured: the trees have their
-usual number and size and the network its usual widths, but the log is small and the network is hardly trained, which
-changes none of the times. For quality see `benchmarks.policies`.
+paper's support enumeration; in batches and for one context at a time. Only speed is measured: trees have their usual
+number and the network its usual widths, but the log is small, so that trees are no larger than usual, and the network
+is hardly trained, which does not change its speed. For quality see `benchmarks.policies`.
 """
 
 from __future__ import annotations

@@ -80,10 +80,10 @@ class LearnedPolicy:
     schedule: Schedule = "annealed"
     augment: int | None = None
     held_out: float = 0.1
-    tune: Literal["fast", "paper"] | None = None
+    tune: Literal[False, "fast", "paper"] | None = None
 
     def __post_init__(self) -> None:
-        if self.tune is not None and self.tune not in _GRIDS:
+        if self.tune and self.tune not in _GRIDS:
             raise InputError(f"tune is {self.tune!r}; accepted are None, 'fast' and 'paper'.")
         if self.augment is not None and self.augment < 0:
             raise InputError(f"augment is {self.augment!r}; accepted is a whole number of 0 or more, or None.")
