@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nasheval.arrays import Floats
-from nasheval.game.compiled import compiled, spread
+from nasheval.game.compiled import compiled, inlined, spread
 
 
 def certify(A: Floats, rho: float, pi: Floats) -> tuple[Floats, Floats]:
@@ -19,7 +19,7 @@ def certify(A: Floats, rho: float, pi: Floats) -> tuple[Floats, Floats]:
     return gap, kkt
 
 
-@compiled
+@inlined
 def threshold(lead: Floats) -> float:
     """Return the t with sum max(lead - t, 0) = 1, by dropping the entries below it until none is (Michelot).
 
@@ -37,7 +37,7 @@ def threshold(lead: Floats) -> float:
         t, kept = total / count, count
 
 
-@compiled
+@inlined
 def response_value(payoff: Floats, most: float, rho: float, lead: Floats) -> float:
     """Return max_q payoff . q - rho / 2 ||q||^2 over the simplex, less most, the largest payoff."""
     if rho == 0.0:
@@ -52,7 +52,7 @@ def response_value(payoff: Floats, most: float, rho: float, lead: Floats) -> flo
     return value
 
 
-@compiled
+@inlined
 def tidy(pi: Floats) -> None:
     """Set weights below zero to zero and scale the others to sum to one, in place."""
     total = 0.0

@@ -23,6 +23,11 @@ def compiled(function: _Function) -> _Function:
     return cast(_Function, _njit(function, cache=True, nogil=True, error_model="numpy"))
 
 
+def inlined(function: _Function) -> _Function:
+    """Compile a function into those that call it: for small games, a call takes as long as what it does."""
+    return cast(_Function, _njit(function, cache=True, nogil=True, error_model="numpy", inline="always"))
+
+
 def spread(kernel: Callable[..., None], n: int, work: float, *arguments: Any) -> None:
     """Call kernel(start, stop, *arguments) for stretches of range(n), on as many threads as the work is worth.
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
-from nasheval.game.compiled import compiled
+from nasheval.game.compiled import compiled, inlined
 from nasheval.game.supports import CERTIFIED, ROUNDING, STRICT, settle, workspace
 
 _SLIGHT = 1e-7  # rho of the tableau where the game's is smaller: without any, pivots would be zero
@@ -21,7 +21,7 @@ _REFINEMENTS, _STILL = 3, 1e-13  # of the weights by the tableau, until they mov
 _REGULAR = 1e4  # entries of the tableau below this say that its support has one answer without regulariser too
 
 
-@compiled
+@inlined
 def tableau(A: Floats, rho: float, T: Floats, q: Floats, inside: Bools) -> None:
     """Write the tableau of the support {s} into T (K, K) and q (K,), with s the agent of the largest mean margin."""
     K = A.shape[0]
@@ -46,7 +46,7 @@ def tableau(A: Floats, rho: float, T: Floats, q: Floats, inside: Bools) -> None:
     q[s] = 1.0
 
 
-@compiled
+@inlined
 def choose(T: Floats, q: Floats, greedy: bool) -> int:
     """Return the agent to move over, -1 where none is on the wrong side."""
     best, most = -1, 0.0
@@ -58,7 +58,7 @@ def choose(T: Floats, q: Floats, greedy: bool) -> int:
     return best
 
 
-@compiled
+@inlined
 def pivot(T: Floats, q: Floats, r: int, top: Floats) -> None:
     """Move agent r over to the other side: exchange its weight and its loss, in place; top (K,) is room for a row."""
     K = q.shape[0]
@@ -93,7 +93,7 @@ def find_support(A: Floats, rho: float, T: Floats, q: Floats, inside: Bools, top
     return limit
 
 
-@compiled
+@inlined
 def losses(A: Floats, rho: float, on: Ints, m: int, x: Floats, w: Floats) -> None:
     """Write the losses w = rho x - A x - rho ||x||^2 (K,) of lottery x (K,), row by row since A = -A^T.
 
@@ -113,7 +113,7 @@ def losses(A: Floats, rho: float, on: Ints, m: int, x: Floats, w: Floats) -> Non
         w[i] += rho * (x[i] - square)
 
 
-@compiled
+@inlined
 def refine(T: Floats, on: Ints, m: int, w: Floats, x: Floats) -> tuple[float, float]:
     """Move the weights x (K,) so that the losses w (K,) inside vanish; return the largest move and entry of T used."""
     moved, largest = 0.0, 0.0
@@ -158,7 +158,7 @@ def read_off(A: Floats, rho: float, T: Floats, q: Floats, on: Ints, m: int, x: F
     return worst if unique and moved <= _STILL else np.inf
 
 
-@compiled
+@inlined
 def listed(inside: Bools, on: Ints) -> int:
     """Write the agents inside (K,) to the front of on (K + 1,); return how many they are."""
     m = 0
