@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from importlib import import_module
 
 import numpy as np
 import pandas as pd
@@ -208,6 +209,19 @@ def test_an_explanation_holds_the_game_the_neighbours_and_their_votes(fitted):
         model.explain(contexts[:2])
 
 
+def test_evaluation_uses_the_stage_1_of_a_fitted_model_again(monkeypatch):
+    train, test = make_log(300)[0].split(0.5, seed=0)
+    model, fits = ne.NashEval(**QUICK).fit(train), []
+    module = import_module("nasheval.scoring.evaluate")
+    fit_stage1 = module.fit_stage1
+    monkeypatch.setattr(module, "fit_stage1", lambda log, **more: fits.append(log) or fit_stage1(log, **more))
+    policies = {"ours": model, "bt": ne.baselines.BradleyTerry()}
+    found = ne.evaluate(policies, test, train=train, outcome=STUMPS, folds=2, verbose=False)
+    assert len(fits) == 1
+    assert fits[0] is test
+    assert found.value.shape == (2, 2)
+
+
 # -- the paper's ------------------------------------------------------------------------------------------------------
 
 
@@ -244,7 +258,10 @@ def test_the_printed_algorithm_runs_under_both_designs(design):
         ({"device": "tpu"}, "device is 'tpu'; accepted are 'auto', 'cpu' and 'cuda'"),
         ({"engine": "spark"}, "engine is 'spark'; accepted is 'local'"),
         ({"folds": 1}, "folds"),
-        ({"cost_weight": -1.0, "costs": {"a": 1, "b": 2, "c": 3}}, "cost_weight is a finite number at least 0; -1.0 was given"),
+        (
+            {"cost_weight": -1.0, "costs": {"a": 1, "b": 2, "c": 3}},
+            "cost_weight is a finite number at least 0; -1.0 was given",
+        ),
         ({"budget": 2.0}, "budget"),
     ],
 )

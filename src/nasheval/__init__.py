@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from nasheval.payoff.aggregators import Mean as Mean
     from nasheval.payoff.aggregators import Weighted as Weighted
     from nasheval.policy import baselines as baselines
+    from nasheval.policy.exact import ExactPolicy as ExactPolicy
+    from nasheval.policy.learned import LearnedPolicy as LearnedPolicy
     from nasheval.scoring import metrics as metrics
     from nasheval.scoring import plots as plots
     from nasheval.scoring.evaluate import evaluate as evaluate
@@ -49,9 +51,11 @@ _HOMES = {
     "ConvergenceError": "nasheval.errors",
     "Cubic": "nasheval.payoff.aggregators",
     "Entropy": "nasheval.game.regularizers",
+    "ExactPolicy": "nasheval.policy.exact",
     "Feedback": "nasheval.feedback.log",
     "InputError": "nasheval.errors",
     "L2": "nasheval.game.regularizers",
+    "LearnedPolicy": "nasheval.policy.learned",
     "Mean": "nasheval.payoff.aggregators",
     "MissingExtraError": "nasheval.errors",
     "ModelFileError": "nasheval.errors",

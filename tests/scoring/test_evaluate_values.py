@@ -218,14 +218,16 @@ def tilted(log):
 
 
 def test_single_agents_as_policies_score_as_mean_payoffs_do():
-    from nasheval.payoff.inference import group_payoff
+    from nasheval.payoff.clusters import group_moments
+    from nasheval.payoff.inference import GroupPayoff
 
     log, x = ragged_log(80, design="inclusion", seed=5)
     pseudo = pseudo_outcomes(arbitrary_fit(log, x))
     alone = {name: np.tile(np.eye(5)[j], (80, 1)) for j, name in enumerate(ABCDE)}
     for cluster in ("context", "both", "voter"):
         found = score(pseudo, alone, cluster=cluster).overall
-        mean = group_payoff(pseudo, cluster=cluster)
+        raw = group_moments(pseudo, np.zeros(80, int), 1, cluster)[0]  # errors as they are, however small
+        mean = GroupPayoff("all", log.agents, raw)
         held = ~np.isinf(mean.error)
         np.testing.assert_allclose(found.value, mean.estimate, atol=1e-12)
         np.testing.assert_allclose(found.error[held], mean.error[held], atol=1e-12)

@@ -9,7 +9,7 @@ The rule, by the number of comparisons a model learns from (a record of s agents
     more            256, 256
 
 Weight decay and then the number of voters climb a ladder and stay where the held-out likelihood is best; more voters
-must earn their cost. With up to 1,000 contexts and 5,000 answers every rung is trained in full, and each fold chooses
+must earn their cost. With up to 1,000 contexts and 2,000 answers every rung is trained in full, and each fold chooses
 by itself. With more, a rung is a trial on at most 2,048 contexts of the first fold's, for 12 epochs, and all folds
 follow it: that is two numbers' worth of leakage. The weight decay found there is scaled by the share of contexts tried,
 because what more data can tell needs less shrinking.
@@ -31,7 +31,7 @@ from nasheval.nuisance.voters_train import Data, Schedule, Task, Trained, train
 DECAYS = (0.05, 0.3, 1.0, 3.0, 10.0)
 VOTERS = (1, 2, 4, 8)
 FEW = 1_000  # contexts up to which a fold has several members
-_FEW_ANSWERS = 5_000  # answers up to which, with few contexts, every rung is trained in full
+_FEW_ANSWERS = 2_000  # answers up to which, with few contexts, every rung is trained in full
 _TRIAL_FIT, _TRIAL_CHECK, _TRIAL_EPOCHS = 2_048, 2_048, 12
 _EARNED = 0.003  # share of the held-out loss by which more voters must lower it
 _TRIAL_SHARE = 0.2  # of the progress bar, a ladder's

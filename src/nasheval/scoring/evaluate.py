@@ -56,7 +56,8 @@ def evaluate(
         policies: by name; unfitted ones are fitted on `train`. Their agents are found in the log by name, in any order;
             agents of the log that a policy does not know get nothing from it.
         test: the held-out log, on which the nuisances of the evaluation are cross-fitted.
-        train: the log to fit on, or its Stage 1; all unfitted policies share one Stage 1.
+        train: the log to fit on, or its Stage 1; all unfitted policies share one Stage 1, that of an estimator among
+            the policies if it was fitted on this very log.
         by: a context column; the policies are compared within each of its values too.
         costs: {agent: cost}, or {agent: context column that holds it}, in your units.
         outcome, propensity, aggregator, folds, encoder: of the nuisances, as in `fit_stage1`, for `test` and `train`.
@@ -67,6 +68,7 @@ def evaluate(
         n_jobs: threads or processes of the nuisances.
         verbose: show a progress bar, where there is a terminal.
     """
+    train = _known_stage1(policies, train)
     policies = _checked(policies, test, train)
     checked_level(confidence)
     # Say what is wrong before an hour of fitting.
@@ -82,6 +84,15 @@ def evaluate(
         lotteries = {name: lotteries_of(name, policy, test) for name, policy in fitted.items()}
         pseudo = work.pseudo(test)
     return score(pseudo, lotteries, by=by, costs=costs, cluster=cluster, confidence=confidence, seed=seed)
+
+
+def _known_stage1(policies: Any, train: Log | Stage1 | None) -> Log | Stage1 | None:
+    """Return the Stage 1 of the training log where a fitted estimator among the policies has it."""
+    for policy in policies.values() if isinstance(policies, Mapping) else ():
+        stage1 = getattr(policy, "stage1_", None)
+        if isinstance(stage1, Stage1) and stage1.log is train:
+            return stage1
+    return train
 
 
 def _checked(policies: Any, test: Log, train: Log | Stage1 | None) -> dict[str, Policy | PolicyLearner]:
