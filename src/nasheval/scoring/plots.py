@@ -204,7 +204,8 @@ def _axes(ax: Axes | None, width: float, height: float) -> Axes:
         import matplotlib.pyplot as plt
     except ImportError as error:
         raise MissingExtraError("matplotlib", extra="plots", purpose="Plotting") from error
-    return plt.subplots(figsize=(min(width, 18), min(height, 14)), layout="constrained")[1]
+    made: Axes = plt.subplots(figsize=(min(width, 18), min(height, 14)), layout="constrained")[1]
+    return made
 
 
 def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], *, cycle: bool) -> None:
