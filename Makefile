@@ -6,7 +6,7 @@ WORKERS ?= auto
 
 .PHONY: help setup demo test lint fix bench clean
 help:
-	@echo "make demo   set up, read the bundled log, check it and print what it covers"
+	@echo "make demo   set up, fit the bundled log, print its leaderboard and write report.html"
 	@echo "make test   set up and pass the whole suite"
 	@echo "make lint   style, types and import order        make fix    mend the style"
 	@echo "make bench  print the benchmark tables           make clean  remove what make made"
@@ -20,8 +20,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 demo: setup
-	$(BIN)/nasheval check "$$($(BIN)/nasheval datasets path highway)" --context-id configuration \
-		--context lanes_count,vehicles_count,vehicles_density,initial_lane_id,ego_spacing --voter judge --propensity propensity
+	$(BIN)/nasheval fit highway --by lanes_count -o build/demo --overwrite --report report.html
 
 test: setup
 	$(BIN)/python -m pytest -n $(WORKERS)
@@ -39,6 +38,8 @@ fix: setup
 bench: setup
 	$(BIN)/python -m benchmarks.world
 	$(BIN)/python -m benchmarks.ingest
+	$(BIN)/python -m benchmarks.solver --quick
+	$(BIN)/python -m benchmarks.quality --quick --settings pairwise/3
 
 clean:
 	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
