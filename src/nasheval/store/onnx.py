@@ -7,6 +7,7 @@ strings, empty where missing. Outputs are "lottery", (n, K) doubles, and "agent"
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib.metadata import version
 from os import PathLike
 from typing import Any
 
@@ -14,7 +15,6 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike
 
-from nasheval import __version__
 from nasheval.arrays import Array, Floats
 from nasheval.contexts.columns import FARTHEST, AnyColumn, BooleanColumn, CategoricalColumn
 from nasheval.contexts.encoder import ContextEncoder
@@ -161,7 +161,7 @@ class _Graph:
         graph = helper.make_graph(self.nodes, "policy", self.inputs, outputs, self.constants)
         opset = [helper.make_opsetid(domain, version) for domain, version in _OPSET]
         model = helper.make_model(
-            graph, opset_imports=opset, ir_version=9, producer_name="nasheval", producer_version=__version__
+            graph, opset_imports=opset, ir_version=9, producer_name="nasheval", producer_version=version("nasheval")
         )
         helper.set_model_props(model, {"agents": "\n".join(agents)})
         return model
