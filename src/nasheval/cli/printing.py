@@ -63,10 +63,18 @@ def escaped(text: str) -> str:
 def as_options(message: str) -> str:
     """Return an error's message with the advice in the words of the command line: model_a= is --model-a there."""
     found, to_do, advice = message.partition("To do:")
-    advice = re.sub(r"labels=\{'([^']*)': '?([^'}]*)'?\}", r"--labels '\1=\2'", advice)
+    advice = advice.replace(", or drop such rows with labels={None: 'drop'}", "")  # which no flag can say
     advice = re.sub(r"\b([a-z_]+)='([^']*)'", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", advice)
     advice = re.sub(r"(?<!['\w])([a-z_]+)=(?=[\s,;.]|$)", lambda m: f"--{m[1].replace('_', '-')}", advice)
+    advice = re.sub(r"labels=\{(.*?)\}", lambda m: f"--labels '{_as_pairs(m[1])}'", advice)
     return found + to_do + advice
+
+
+def _as_pairs(inside: str) -> str:
+    """Return 'x': ..., 'y': 'tie' as x=...,y=tie."""
+    return ",".join(
+        f"{name}={meaning.strip(chr(39))}" for name, meaning in re.findall(r"'([^']*)': ('\w+'|\.\.\.)", inside)
+    )
 
 
 def print_json(value: Any) -> None:

@@ -157,7 +157,7 @@ CASES = [
         votes(),
         "votes.csv, column 'winner', rows 1, 2, 3, 4, 5 and 2 more: unknown label '1' (2x), '2', nothing, '3' and 2 more.\n"
         "  Accepted: 'model_a', 'model_b', 'tie', 'both_bad' (also 'a', 'b', 'left', 'right', 'first', 'second', 'tie (bothbad)'), or the name of one of the two agents.\n"
-        "  To do: correct the label, or say that it means 'a', 'b', 'tie', 'both_bad' or 'drop' with labels={'1': ...}, or pass on_error='skip' to leave such rows out.",
+        "  To do: correct the label, or say that it means 'a', 'b', 'tie', 'both_bad' or 'drop' with labels={'1': ..., '2': ..., '3': ..., '4': ..., '5': ...}, or pass on_error='skip' to leave such rows out.",
     ),
     (
         "a label beside those given",

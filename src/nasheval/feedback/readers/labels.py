@@ -17,6 +17,7 @@ from nasheval.feedback.readers.values import raw_values, to_numbers
 FIRST, SECOND, TIE, BOTH_BAD, DROP, UNKNOWN = range(6)
 MEANINGS = {"a": FIRST, "b": SECOND, "tie": TIE, "both_bad": BOTH_BAD, "drop": DROP}
 NAMES = ("a", "b", "tie", "both_bad", "drop", "unknown")
+_SHOWN_LABELS = 10  # unknown labels that the advice names
 
 _KNOWN = {
     **dict.fromkeys(("model_a", "a", "left", "first"), FIRST),
@@ -135,15 +136,16 @@ def _refuse_unknown(
     if not unknown.any():
         return
     seen = np.array(values, object)[codes[unknown]]
-    example = next((label for label in seen if label is not None), None)
+    named = [values[code] for code in np.unique(codes[unknown]) if values[code] is not None]
     mean = "'a', 'b', 'tie', 'both_bad' or 'drop'"
-    fix = f"correct the label, or say that it means {mean} with labels={{{example!r}: ...}}"
+    each = ", ".join(f"{label!r}: ..." for label in named[:_SHOWN_LABELS])
+    fix = f"correct the label, or say that it means {mean} with labels={{{each}}}"
     checks.reject(
         unknown,
-        f"unknown label {shown_values(seen)}" if example is not None else "there is no label",
+        f"unknown label {shown_values(seen)}" if named else "there is no label",
         column=name,
         accepted=ACCEPTED + (f"; and those you gave, {', '.join(map(repr, labels))}" if labels else ""),
-        fix=fix if example is not None else "fill in the label, or drop such rows with labels={None: 'drop'}",
+        fix=fix if named else "fill in the label, or drop such rows with labels={None: 'drop'}",
     )
 
 
