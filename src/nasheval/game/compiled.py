@@ -1,7 +1,9 @@
 """Compiled loops over games: one decorator, and the threads that share the games out.
 
 numba takes half a second to import, so only the kernels import this file, and they are imported when a game is solved.
-Threads of our own rather than numba's: those end the process after a fork and may not be entered twice.
+Threads of our own rather than numba's: those end the process after a fork and may not be entered twice. Compiled code
+is kept on disk and made anew when its own file changes, not when one that it calls does: after a change to a kernel,
+remove __pycache__.
 """
 
 from __future__ import annotations

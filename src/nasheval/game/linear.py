@@ -1,8 +1,6 @@
 """Compiled dense linear algebra on small matrices, with LU in place.
 
-Matrices are the leading m by m part of a larger one, so that one workspace serves every game of a batch. Compiled code
-is kept on disk and made anew when its own file changes, not when one it calls does: after a change here, remove
-__pycache__.
+Matrices are the leading m by m part of a larger one, so that one workspace serves every game of a batch.
 """
 
 from __future__ import annotations
