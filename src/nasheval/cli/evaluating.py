@@ -41,9 +41,10 @@ def evaluate(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     format: Annotated[Machine, typer.Option(help="A table for people, JSON for machines.")] = Machine.table,
 ) -> None:
-    """Compare a model with baselines on a held-out log, by doubly robust head-to-head values with intervals.
+    """Compare a model with baselines on a held-out log.
 
-    Context columns and prompt are those that the model knows unless they are named.
+    By doubly robust head-to-head values with intervals. Context columns and prompt are those that the model knows
+    unless they are named.
 
     Examples:
 

@@ -17,11 +17,12 @@ def export(
     onnx: Annotated[Path, typer.Option("--onnx", help="ONNX file to write.")],
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
 ) -> None:
-    """Write a learned policy with its encoder as ONNX, checked against the model to 0.00001 with onnxruntime.
+    """Write a learned policy with its encoder as ONNX.
 
-    For models of tabular contexts that were fitted with --policy learned. Inputs are the context columns: numbers and
-    truth values as doubles, NaN where missing; categories as strings, empty where missing. Outputs are "lottery",
-    (n, agents), and "agent", the most probable one. Needs the extra: pip install 'nasheval[onnx]'.
+    For models of tabular contexts that were fitted with --policy learned; onnxruntime checks the graph against the
+    model to 0.00001 before it is written. Inputs are the context columns: numbers and truth values as doubles, NaN
+    where missing; categories as strings, empty where missing. Outputs are "lottery", (n, agents), and "agent", the
+    most probable one. Needs the extra: pip install 'nasheval\\[onnx]'.
 
     Examples:
 

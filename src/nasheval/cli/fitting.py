@@ -46,7 +46,9 @@ def fit(
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
     format: Annotated[Machine, typer.Option(help="A summary for people, or JSON for machines.")] = Machine.table,
 ) -> None:
-    """Fit a model on a log, save it, and print what to know: warnings, quality, leaderboard, held-out comparison.
+    """Fit a model on a log, save it, and say what to know of it.
+
+    It prints warnings, how well the nuisances fit, the leaderboard, and how the model compares with baselines.
 
     The comparison is on contexts held out from fitting. Up to 50,000 records, it is of a model fitted on the rest, and
     the model that is saved is fitted on everything; with more, one model is fitted on the rest, compared and saved.

@@ -18,10 +18,10 @@ def leaderboard(
     top: Annotated[int, typer.Option(help="Most agents of a group to show in a table; 0 shows all.", min=0)] = 0,
     format: Annotated[Format, typer.Option(help="A table for people, CSV or JSON for machines.")] = Format.table,
 ) -> None:
-    """Print the leaderboard of a model: the winning lottery with its stability range, and ratings beside it.
+    """Print who wins, and where.
 
     The lottery is the equilibrium of the group's mean payoffs; range and "wins in" are over bootstrap draws; winners
-    are bold.
+    are bold. Beside it stands the familiar Bradley-Terry rating.
 
     Examples:
 

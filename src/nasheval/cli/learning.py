@@ -84,7 +84,12 @@ class Learning:
     """How a model is fitted; None leaves it to the estimator."""
 
     paper: Annotated[
-        bool, _option("Algorithm 1 with the paper's learners, where other options do not say otherwise.")
+        bool,
+        typer.Option(
+            "--paper",
+            help="Algorithm 1 with the paper's learners, where other options do not say otherwise.",
+            rich_help_panel=_PANEL,
+        ),
     ] = False
     outcome: Annotated[Outcome | None, _option("Outcome model; by default voters.")] = None
     propensity_model: Annotated[

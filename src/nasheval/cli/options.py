@@ -57,15 +57,12 @@ def _options_of(group: Any) -> list[inspect.Parameter]:
 def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     """Make what a TOML file says the defaults of a command."""
     if path is not None and not ctx.resilient_parsing:
-        accepted = {name for command in _commands(ctx) for name in command}
-        ctx.default_map = {name: _flat(value) for name, value in _parsed(path, accepted).items()}
+        commands = getattr(ctx.find_root().command, "commands", {}).values()
+        accepted = {str(option.name) for command in commands for option in command.params}
+        several = {str(option.name) for option in ctx.command.params if getattr(option, "multiple", False)}
+        told = _parsed(path, accepted)
+        ctx.default_map = {name: _parts(value) if name in several else _flat(value) for name, value in told.items()}
     return path
-
-
-def _commands(ctx: typer.Context) -> list[list[str]]:
-    """Return the names of the options of each command."""
-    commands = getattr(ctx.find_root().command, "commands", {})
-    return [[str(option.name) for option in command.params] for command in commands.values()]
 
 
 def _parsed(path: Path, accepted: set[str]) -> dict[str, Any]:
@@ -84,11 +81,13 @@ def _parsed(path: Path, accepted: set[str]) -> dict[str, Any]:
 
 def _flat(value: Any) -> Any:
     """Return a list as commas and a table as key=value with commas, which is how flags say it."""
-    if isinstance(value, list):
-        return ",".join(map(str, value))
+    return ",".join(_parts(value)) if isinstance(value, list | dict) else value
+
+
+def _parts(value: Any) -> list[str]:
     if isinstance(value, dict):
-        return ",".join(f"{key}={one}" for key, one in value.items())
-    return value
+        return [f"{key}={one}" for key, one in value.items()]
+    return [str(one) for one in value] if isinstance(value, list) else [str(value)]
 
 
 _ConfigFile = Annotated[

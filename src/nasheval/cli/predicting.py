@@ -39,7 +39,9 @@ def predict(
     cost_weight: WEIGHT = None,
     format: Annotated[Format, typer.Option(help="How to print, without --out.")] = Format.csv,
 ) -> None:
-    """Give the winning lottery at each context of a file: a column for each agent, and the most probable one.
+    """Give the winning lottery at each context of a file.
+
+    The output has a column for each agent, and the most probable one as "winner"; rows are in the order of the file.
 
     Examples:
 
@@ -165,9 +167,9 @@ def route(
     draw: Annotated[int | None, typer.Option(help="Draw the agent from the lottery with this seed.")] = None,
     format: Annotated[Machine, typer.Option(help="A table for people, JSON for machines.")] = Machine.table,
 ) -> None:
-    """Choose an agent for one prompt or context: the lottery, the winner set, and the most probable agent.
+    """Choose an agent for one prompt or context.
 
-    Columns that are not given are taken as missing.
+    It prints the lottery, the winner set, and the most probable agent. Columns that are not given are taken as missing.
 
     Examples:
 

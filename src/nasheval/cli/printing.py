@@ -62,8 +62,11 @@ def escaped(text: str) -> str:
 
 def as_options(message: str) -> str:
     """Return an error's message with the advice in the words of the command line: model_a= is --model-a there."""
+    message = re.sub(r"\b([a-z_]+)=True\b", lambda m: f"--{m[1].replace('_', '-')}", message)
     found, to_do, advice = message.partition("To do:")
     advice = advice.replace(", or drop such rows with labels={None: 'drop'}", "")  # which no flag can say
+    advice = advice.replace("columns=", "context=")
+    advice = re.sub(r"fit with kinds=\{'([^']*)': 'categorical'\}", r"add --categorical \1", advice)
     advice = re.sub(r"\b([a-z_]+)='([^']*)'", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", advice)
     advice = re.sub(r"(?<!['\w])([a-z_]+)=(?=[\s,;.]|$)", lambda m: f"--{m[1].replace('_', '-')}", advice)
     advice = re.sub(r"labels=\{(.*?)\}", lambda m: f"--labels '{_as_pairs(m[1])}'", advice)

@@ -13,6 +13,8 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import sys
 from typing import Annotated
 
@@ -31,6 +33,12 @@ from nasheval.errors import ConvergenceError, MissingExtraError, NashEvalError
 
 _STATUS = {MissingExtraError: 3, ConvergenceError: 4}
 _DEFECT, _INTERRUPTED = 70, 130
+_ABOUT = """Which agent is best for this? Contextual maximal lotteries from votes, rankings and scores.
+
+Start with: nasheval check votes.parquet, then nasheval fit votes.parquet -o model/
+
+Exit status: 0 done, 1 the input cannot be used, 2 the command line was not understood, 3 a package is missing, \
+4 a solver did not converge, 70 a defect, 130 interrupted. Add --debug to any command to see a traceback."""
 
 app = typer.Typer(
     name="nasheval",
@@ -38,8 +46,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+def _flowing(text: str) -> str:
+    """Return a docstring whose paragraphs are one line each, for the terminal to wrap."""
+    paragraphs = inspect.cleandoc(text).split("\n\n")
+    return "\n\n".join(re.sub(r"\n\s*", " ", paragraph) for paragraph in paragraphs)
+
+
 for command in (fit, leaderboard, predict, route, evaluate, report, check, export):
-    app.command()(command)
+    app.command(help=_flowing(command.__doc__ or ""))(command)
 app.add_typer(datasets_app, name="datasets")
 
 
@@ -82,16 +98,10 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
+@app.callback(help=_ABOUT)
 def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Which agent is best for this? Contextual maximal lotteries from votes, rankings and scores.
-
-    Start with: nasheval check votes.parquet, then nasheval fit votes.parquet -o model/
-
-    Exit status: 0 done, 1 the input cannot be used, 2 the command line was not understood, 3 a package is missing,
-    4 a solver did not converge, 70 a defect, 130 interrupted. Add --debug to any command to see a traceback.
-    """
+    """Hold what belongs to no command."""

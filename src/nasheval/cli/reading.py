@@ -48,8 +48,8 @@ class DesignChoice(StrEnum):
     draws = "draws"
 
 
-def _option(text: str, **more: Any) -> Any:
-    return typer.Option(help=text, rich_help_panel=_PANEL, **more)
+def _option(text: str, *, name: str | None = None, **more: Any) -> Any:
+    return typer.Option(*([name] if name else []), help=text, rich_help_panel=_PANEL, **more)
 
 
 @dataclass(frozen=True)
@@ -68,9 +68,9 @@ class Reading:
     model_b: Annotated[str, _option("Votes: column of the agent shown second.")] = ""
     winner: Annotated[str, _option("Votes: column of the label.")] = ""
     labels: Annotated[str, _option("Votes: what labels mean, as 1=a,2=b,3=tie,-1=drop (or both_bad).")] = ""
-    average_repeats: Annotated[bool, _option("Votes: records of one pair at one context share one unit of weight.")] = (
-        False
-    )
+    average_repeats: Annotated[
+        bool, _option("Votes: records of one pair at one context share one unit of weight.", name="--average-repeats")
+    ] = False
     ballot: Annotated[str, _option("Rankings: columns that tell ballots apart, with commas.")] = ""
     agent: Annotated[str, _option("Rankings: column of the agent.")] = ""
     rank: Annotated[str, _option("Rankings: column of the rank, 1 is best.")] = ""

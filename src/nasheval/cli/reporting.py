@@ -30,7 +30,9 @@ def report(
     against: AGAINST = RIVALS,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
 ) -> None:
-    """Write one self-contained HTML page: leaderboard, payoffs, cycles, costs, and how far to trust it.
+    """Write a report: one self-contained HTML page.
+
+    Leaderboard, payoffs, cycles, costs, and how far to trust it all.
 
     Examples:
 
