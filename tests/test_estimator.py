@@ -11,6 +11,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.tree import DecisionTreeRegressor
+from sklearn.utils import estimator_checks
 
 import nasheval as ne
 from nasheval.errors import InputError
@@ -44,6 +45,21 @@ def fitted():
 
 
 # -- conventions ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "check",
+    [
+        "check_no_attributes_set_in_init",
+        "check_get_params_invariance",
+        "check_set_params",
+        "check_estimator_cloneable",
+        "check_estimator_repr",
+    ],
+)
+def test_scikit_learns_checks(check):
+    """Those that ask for an (X, y) of numbers do not apply, nor the one that allows no frozen object as a default."""
+    getattr(estimator_checks, check)("NashEval", ne.NashEval())
 
 
 def test_every_argument_is_a_parameter_and_is_kept():
