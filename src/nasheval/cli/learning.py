@@ -171,7 +171,7 @@ def _from_file(said: str) -> dict[str, Any]:
 
 
 def _cost(said: str, agent: str, value: Any, part: str) -> float | str:
-    found = value.get(part) if part and isinstance(value, dict) else value
+    found = value if not part else value.get(part) if isinstance(value, dict) else None
     if isinstance(found, bool) or not isinstance(found, int | float | str):
         fields = (
             f"; name one of its fields, as in {said}:{next(iter(value), 'price')}" if isinstance(value, dict) else ""
