@@ -20,6 +20,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 demo: setup
+	@mkdir -p build
 	$(BIN)/nasheval fit highway --by lanes_count -o build/demo --overwrite --report report.html
 
 test: setup

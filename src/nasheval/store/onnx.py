@@ -39,7 +39,7 @@ def export_onnx(policy: Policy, path: str | PathLike[str], *, contexts: pa.Table
         contexts: where to check it with onnxruntime, such as those of the log.
     """
     learned = _exportable(policy)
-    onnx, runtime = _needed("onnx"), _needed("onnxruntime")
+    onnx, runtime = _libraries()
     graph = _Graph(onnx)
     lottery = _lottery(graph, learned.network, _features(graph, learned.exact.encoder))
     model = graph.model(lottery, learned.agents)
@@ -95,13 +95,14 @@ def _fixed(costs: Any) -> bool:
     return not (hasattr(costs, "values") and any(isinstance(cost, str) for cost in costs.values()))
 
 
-def _needed(name: str) -> Any:
-    from importlib import import_module
-
+def _libraries() -> tuple[Any, Any]:
     try:
-        return import_module(name)
-    except ImportError:
-        raise MissingExtraError(name, extra="onnx", purpose="Exporting to ONNX") from None
+        import onnx
+        import onnxruntime
+    except ImportError as error:
+        missing = error.name or "onnx"
+        raise MissingExtraError(missing, extra="onnx", purpose="Exporting to ONNX") from None
+    return onnx, onnxruntime
 
 
 # -- the graph --------------------------------------------------------------------------------------------------------
