@@ -13,16 +13,19 @@ from nasheval.cli import app
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
+PAGES = sorted((ROOT / "docs").glob("**/*.md"))
 
 
 def blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").glob("*.md")), ids=lambda page: page.name)
-def test_python_blocks_run(page, capsys):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_python_blocks_run(page, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)  # what a page writes stays there
+    names = {}  # a page's blocks follow one another
     for block in blocks(page.read_text(), "python"):
-        exec(compile(block, page.name, "exec"), {})
+        exec(compile(block, page.name, "exec", dont_inherit=True), names)
 
 
 def test_the_readme_prints_what_its_comments_say(capsys):
@@ -33,8 +36,9 @@ def test_the_readme_prints_what_its_comments_say(capsys):
     assert re.search(r"ours beats bt by|not told apart|bt beats ours by", said)
 
 
-def test_every_option_in_the_readme_exists():
-    lines = [line for block in blocks(README, "sh") for line in block.replace("\\\n", " ").splitlines()]
+def test_every_option_in_readme_and_docs_exists():
+    shown = "\n".join([README, *(page.read_text() for page in PAGES)])
+    lines = [line for block in blocks(shown, "sh") for line in block.replace("\\\n", " ").splitlines()]
     commands = [shlex.split(line, comments=True) for line in lines if line.startswith("nasheval ")]
     assert {words[1] for words in commands} >= {"check", "fit", "leaderboard", "predict", "route", "evaluate", "report"}
     for name in {words[1] for words in commands} - {"datasets"}:
@@ -50,6 +54,6 @@ def test_make_targets_that_the_readme_names_exist():
 
 
 def test_links_inside_the_project_lead_somewhere():
-    for page in [ROOT / "README.md", *(ROOT / "docs").glob("*.md"), ROOT / "CONTRIBUTING.md"]:
+    for page in [ROOT / "README.md", *PAGES, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(((?!https?:)[^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} -> {target}"
