@@ -130,6 +130,23 @@ def test_the_saved_model_is_fitted_on_everything_and_finds_the_truth(model):
     assert best == {"de": "ada", "en": "ada", "pl": "dora"}
 
 
+def test_voters_are_held_out_whole():
+    rng = np.random.default_rng(0)
+    duels = [ne.partition.duel("a", "b", "a")] * 300
+    log = ne.Feedback.from_partitions(rng.normal(size=(300, 1)), duels, voter=rng.integers(0, 40, 300).tolist())
+    train, test = fitting.split_log(log, 0.25, 0)
+    people = [{*map(int, part.records.voter)} for part in (train, test)]
+    assert not people[0] & people[1]
+    assert len(people[1]) == 10
+    assert train.n_contexts + test.n_contexts == 300
+    few = ne.Feedback.from_partitions(rng.normal(size=(300, 1)), duels, voter=rng.integers(0, 3, 300).tolist())
+    assert fitting.split_log(few, 0.25, 0)[1].n_contexts == 75  # contexts, since three voters are too few to split
+    shared = ne.Feedback.from_partitions(
+        rng.normal(size=(150, 1)), duels, voter=[*range(300)], context_of=[*range(150)] * 2
+    )
+    assert fitting.split_log(shared, 0.2, 0)[1].n_contexts == 30
+
+
 def test_large_logs_are_fitted_once_and_it_says_so(monkeypatch):
     monkeypatch.setattr(fitting, "_LARGE", 100)
     result = run("fit", "votes.csv", *READ, *QUICK, "-o", "once", "--holdout", "0.25")
