@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields
+from dataclasses import fields, replace
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -30,10 +30,11 @@ from nasheval.payoff.aggregators import Aggregator, Mean
 from nasheval.payoff.cycles import Cycle
 from nasheval.payoff.diagnostics import Stage1Diagnostics
 from nasheval.payoff.inference import GroupPayoff, group_payoff
-from nasheval.payoff.pseudo import pseudo_outcomes
-from nasheval.payoff.second_stage import SecondStage, fit_payoff
+from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
+from nasheval.payoff.second_stage import PayoffModel, SecondStage, fit_payoff
 from nasheval.payoff.stage1 import Stage1
 from nasheval.payoff.surfaces import Boosting
+from nasheval.payoff.tuned import tuned_boosting
 from nasheval.policy.base import Policy, PolicyLearner
 from nasheval.policy.choosing import choose, winner_sets
 from nasheval.policy.exact import ExactPolicy
@@ -164,9 +165,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             X = Features.of(encoder, log.contexts, n=log.n_contexts)
             nuisances = self._nuisances(log, X, begin)
             pseudo = pseudo_outcomes(nuisances, self.aggregator)
-            payoff = fit_payoff(
-                pseudo, self.second_stage, boosting=self.boosting, effort=self._effort(begin("payoffs"))
-            )
+            payoff = self._payoff(pseudo, self._effort(begin("payoffs")))
             self.stage1_ = Stage1(encoder, nuisances, pseudo, payoff)
             self.policy_ = self._fit_policy(self.stage1_, self._effort(begin("policy")))
         self.agents_ = log.agents
@@ -184,6 +183,14 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             fold=make_folds(log, self.folds, seed=self.random_state),
             effort=self._effort(begin("nuisances")),
         )
+
+    def _payoff(self, pseudo: PseudoOutcomes, effort: Effort) -> PayoffModel:
+        """Fit the second stage; one that regresses Gamma may be tuned."""
+        boosting = self.boosting
+        if self.tune and (self.second_stage == "shared" or self.second_stage == "per-pair"):
+            search = replace(effort, advance=lambda share: effort.advance(share / 2))
+            boosting = tuned_boosting(pseudo, self.second_stage, self.tune, effort=search)
+        return fit_payoff(pseudo, self.second_stage, boosting=boosting, effort=effort)
 
     def _fit_policy(self, stage1: Stage1, effort: Effort) -> Policy:
         """Return the policy of Stage 2."""

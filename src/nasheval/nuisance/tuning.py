@@ -64,12 +64,13 @@ class Problem:
 
     Args:
         X: contexts, encoded.
-        rows: (n,) a row of X for each label, ascending; rows of one context are kept in one part.
+        rows: (n,) a row of X for each label, ascending.
         label: (n,) what to predict.
         weight: (n,) weights, or None for ones.
         objective: LightGBM's "regression" or "binary".
         seed: of the parts and of the fits.
         params: LightGBM parameters that every setting shares.
+        context: (n,) the context of each label, kept in one part; None: a row of X is a context.
     """
 
     X: Features
@@ -79,12 +80,13 @@ class Problem:
     objective: str = "regression"
     seed: int = 0
     params: Mapping[str, Any] = field(default_factory=dict)
+    context: Ints | None = None
     _binned: dict[int, tuple[Dataset, Dataset]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
     def part(self) -> Ints:
         """(n,) the part of each row, 0 to 2."""
-        contexts, place = np.unique(self.rows, return_inverse=True)
+        contexts, place = np.unique(self.rows if self.context is None else self.context, return_inverse=True)
         part = np.random.default_rng(self.seed).permutation(np.arange(len(contexts)) % _PARTS)
         return np.asarray(part[place])
 
