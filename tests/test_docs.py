@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import nasheval
 from nasheval.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -57,3 +58,9 @@ def test_links_inside_the_project_lead_somewhere():
     for page in [ROOT / "README.md", *PAGES, ROOT / "CONTRIBUTING.md"]:
         for target in re.findall(r"\]\(((?!https?:)[^)#]+)", page.read_text()):
             assert (page.parent / target).exists(), f"{page.name} -> {target}"
+
+
+def test_every_public_name_is_in_the_reference():
+    shown = re.findall(r"^::: (\S+)", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)
+    names = {path.rpartition(".")[2] for path in shown}
+    assert {*nasheval.__all__, *nasheval.baselines.__all__} - {"baselines"} <= names  # each baseline by itself
