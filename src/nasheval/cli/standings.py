@@ -12,7 +12,8 @@ if TYPE_CHECKING:
     from nasheval.estimator import NashEval
 
 Row = Mapping[str, Any]
-_MOST_GROUPS = 12  # of a column that is chosen unasked
+_MOST_WINNERS = 6  # of a group that are named
+_MOST_GROUPS = 20  # of a column that is chosen unasked
 
 
 def rows_of(model: NashEval, by: str | None) -> list[dict[str, Any]]:
@@ -64,7 +65,8 @@ def winners_table(rows: Sequence[Row], by: str) -> Table:
     table.add_column("lottery over the winners", overflow="fold")
     for group, those in _groups(rows):
         shares = [f"{row['agent']} {row['lottery']:.2f}" for row in those if row["in_support"]]
-        table.add_row(Text(group), Text(", ".join(shares)))
+        more = f" and {len(shares) - _MOST_WINNERS} more" if len(shares) > _MOST_WINNERS else ""
+        table.add_row(Text(group), Text(", ".join(shares[:_MOST_WINNERS]) + more))
     return table
 
 

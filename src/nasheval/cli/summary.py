@@ -92,6 +92,9 @@ def _print_comparison(outcome: Outcome, out: Console) -> None:
                                     outcome.evaluation.overall))  # fmt: skip
         for line in plainly(outcome.evaluation):
             out.print(Text(line))
+        if outcome.evaluation.spending is not None:
+            spent = zip(outcome.evaluation.policies, outcome.evaluation.spending.mean, strict=True)
+            out.print(Text("Expected cost: " + ", ".join(f"{name} {cost:.4g}" for name, cost in spent) + "."))
     out.print(Text(outcome.note))
 
 
