@@ -57,6 +57,25 @@ def test_help_shows_an_example_and_every_option_is_explained(command):
     assert all(getattr(option, "help", None) for option in COMMANDS[command].params)
 
 
+def test_rows_are_chosen_by_a_column():
+    labels = ["--labels", "1=a,2=b,3=tie"]
+
+    def used(where):
+        return checked(*labels, "--context", "n", "--where", where)["read"]
+
+    assert used("language=en")["used"] == 2
+    assert used("language=en|pl")["used"] == 4
+    assert used("language!=en")["used"] == 2
+    assert used("n=3|4")["used"] == 2  # a column of numbers, which stays one
+    assert used("language=pl")["source"] == "votes.csv where language=pl"
+    for where, said in {
+        "lang=en": "no column 'lang'",
+        "language": "accepted is column=value",
+        "n=9": "no rows",
+    }.items():
+        assert said in str(run("check", "votes.csv", "--where", where).exception)
+
+
 def test_a_file_gives_options_and_flags_win(tmp_path):
     (tmp_path / "o.toml").write_text(
         'context = ["language", "n"]\ncategorical = ["n"]\nlabels = {1 = "a", 2 = "b", 3 = "tie"}\nmin-votes = 2\n'

@@ -11,7 +11,7 @@ import typer
 from nasheval.cli.learning import costs_of
 from nasheval.cli.options import MODEL, grouped
 from nasheval.cli.printing import Machine, console, escaped, print_json
-from nasheval.cli.reading import FILES, Reading, split
+from nasheval.cli.reading import FILES, Reading, chosen_rows, split
 from nasheval.errors import InputError
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def evaluate(
     log = reading.like(loaded).log(heldout)
     if getattr(loaded.stage1_, "fingerprint", "") == fingerprint(log):
         raise InputError(f"{heldout} is the log that the model was fitted on; give one that it has not seen.")
-    prices = costs_of(costs, heldout, log.agents) if costs else loaded.costs
+    prices = costs_of(costs, chosen_rows(heldout, reading.where), log.agents) if costs else loaded.costs
     found = compared(loaded, log, against=against, by=by or None, costs=prices, show=not quiet, seed=reading.seed)
     if format is Machine.json:
         print_json({**found.to_dict(), "plainly": plainly(found)})

@@ -13,7 +13,7 @@ from nasheval.cli.evaluating import compared
 from nasheval.cli.learning import Learning
 from nasheval.cli.options import grouped
 from nasheval.cli.printing import Machine, console, print_json
-from nasheval.cli.reading import FILES, Reading
+from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.cli.summary import Outcome, print_summary, summary_dict
 from nasheval.errors import NashEvalError
 
@@ -72,7 +72,8 @@ def fit(
     check_target(out.resolve(), overwrite)  # before the work, not after it
     show = not quiet and sys.stderr.isatty()
     log = reading.log(file, quiet=quiet)
-    work = _Work(log, learning.model(file, log.agents, seed=reading.seed, show=show), holdout, reading.seed, show)
+    settings = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
+    work = _Work(log, settings, holdout, reading.seed, show)
     model = work.fitted()
     model.save(out, overwrite=overwrite, keep_text=keep_text)
     evaluation, note = work.comparison(model)

@@ -17,6 +17,7 @@ from nasheval.errors import InputError
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
+    from nasheval.feedback.readers.sources import Source
 
 _PANEL = "Fitting"
 _AGENT = "{agent}"
@@ -107,7 +108,7 @@ class Learning:
     jobs: Annotated[int | None, _option("Cores; by default all.", min=1)] = None
     device: Annotated[Device | None, _option("Where networks are trained; by default a GPU if there is one.")] = None
 
-    def model(self, file: str, agents: Sequence[str], *, seed: int, show: bool) -> NashEval:
+    def model(self, source: str | Source, agents: Sequence[str], *, seed: int, show: bool) -> NashEval:
         """Return the estimator, not fitted."""
         from nasheval.estimator import NashEval
 
@@ -119,7 +120,7 @@ class Learning:
         named |= {"policy": self.policy, "tune": self.tune, "device": self.device}
         settings: dict[str, Any] = {name: None if value is None else str(value) for name, value in named.items()}
         settings |= {"cost_weight": self.cost_weight, "budget": self.budget, "folds": self.folds, "n_jobs": self.jobs}
-        settings["costs"] = costs_of(self.costs, file, agents) if self.costs else None
+        settings["costs"] = costs_of(self.costs, source, agents) if self.costs else None
         given = {name: value for name, value in settings.items() if value is not None}
         if self.paper and self.policy is None and {"costs", "cost_weight", "budget"} & set(given):
             raise InputError("--paper knows no costs in its policy; add --policy exact or --policy learned.")
@@ -127,10 +128,10 @@ class Learning:
         return make(**given, random_state=seed, verbose=show)
 
 
-def costs_of(said: str, file: str, agents: Sequence[str]) -> dict[str, Any]:
+def costs_of(said: str, source: str | Source, agents: Sequence[str]) -> dict[str, Any]:
     """Return {agent: cost or column} as --costs says it, for the agents of a log."""
     if _AGENT in said:
-        return _means(said, file, agents)
+        return _means(said, source, agents)
     if "=" in said and not Path(said).exists():
         costs: dict[str, Any] = {name.strip(): _number(cost) for name, _, cost in _pairs(said)}
     else:
@@ -180,7 +181,7 @@ def _cost(said: str, agent: str, value: Any, part: str) -> float | str:
     return found
 
 
-def _means(pattern: str, file: str, agents: Sequence[str]) -> dict[str, float]:
+def _means(pattern: str, source: str | Source, agents: Sequence[str]) -> dict[str, float]:
     """Return the mean of each agent's cost column in the log's own file."""
     import numpy as np
 
@@ -188,8 +189,8 @@ def _means(pattern: str, file: str, agents: Sequence[str]) -> dict[str, float]:
     from nasheval.feedback.readers.checks import need_columns
     from nasheval.feedback.readers.sources import open_source
 
-    source, columns = open_source(file), {agent: pattern.replace(_AGENT, agent) for agent in agents}
+    opened, columns = open_source(source), {agent: pattern.replace(_AGENT, agent) for agent in agents}
     for column in columns.values():
-        need_columns({"costs": column}, source.names, source.label)
-    table = source.read(columns.values())
+        need_columns({"costs": column}, opened.names, opened.label)
+    table = opened.read(columns.values())
     return {agent: float(np.nanmean(numbers(column, table[column]))) for agent, column in columns.items()}

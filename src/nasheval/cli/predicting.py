@@ -9,13 +9,14 @@ import typer
 
 from nasheval.cli.options import MODEL, grouped
 from nasheval.cli.printing import Format, Machine, console, escaped, print_csv, print_json, tell, whole_file
-from nasheval.cli.reading import joined, split
+from nasheval.cli.reading import chosen_rows, joined, split
 from nasheval.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from nasheval.estimator import NashEval
+    from nasheval.feedback.readers.sources import Source
 
 AGENTS = Annotated[str, typer.Option(help="Agents that are up, with commas; without it, all.", show_default=False)]
 BUDGET = Annotated[
@@ -34,6 +35,7 @@ def predict(
     ] = None,
     keep: Annotated[str, typer.Option(help="Columns, with commas, to carry over, such as an id.")] = "",
     join: Annotated[str, typer.Option(help="Second file with more columns: FILE:key or FILE:key_here=key_there.")] = "",
+    where: Annotated[str, typer.Option(help="Read only rows of a column's value: split=test.")] = "",
     agents: AGENTS = "",
     budget: BUDGET = None,
     cost_weight: WEIGHT = None,
@@ -54,7 +56,7 @@ def predict(
     if out is not None and out.suffix.lower() not in _ENDINGS:
         raise InputError(f"--out {out}: accepted are files that end in {', '.join(_ENDINGS)}.")
     loaded = load(model)
-    contexts, carried = _contexts_in(file, loaded, join, split(keep))
+    contexts, carried = _contexts_in(chosen_rows(file, where), loaded, join, split(keep))
     found = _answers(loaded, contexts, carried, _changes(loaded, agents, budget, cost_weight))
     if out is None:
         _print(found, format)
@@ -64,14 +66,14 @@ def predict(
     tell(f"{found.num_rows:,} lotteries over {len(loaded.agents_)} agents: {out}")
 
 
-def _contexts_in(file: str, model: NashEval, join: str, keep: list[str]) -> tuple[pa.Table, pa.Table]:
+def _contexts_in(rows: str | Source, model: NashEval, join: str, keep: list[str]) -> tuple[pa.Table, pa.Table]:
     """Return the contexts of a file, read as the model's own were, and the columns to carry over."""
     from nasheval.feedback.readers.arena import ARENA_55K, detect_schema
     from nasheval.feedback.readers.checks import RowChecks, need_columns
     from nasheval.feedback.readers.covariates import Covariates
     from nasheval.feedback.readers.sources import open_source
 
-    encoder, source = model.stage1_.encoder, open_source(file)
+    encoder, source = model.stage1_.encoder, open_source(rows)
     schema = detect_schema(source.names)
     beside = Covariates.resolve(
         source,

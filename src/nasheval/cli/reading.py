@@ -16,6 +16,7 @@ from nasheval.errors import InputError
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
     from nasheval.feedback.log import Feedback
+    from nasheval.feedback.readers.sources import Source
 
 FILES = (
     "Votes, rankings or scores: .parquet, .csv, .tsv, .jsonl, .json, .feather, PrefLib; a folder or a glob; or the "
@@ -85,6 +86,10 @@ class Reading:
         DesignChoice, _option("Votes, rankings: whether menus are included one by one or drawn; auto tells.")
     ] = DesignChoice.auto
     seed: Annotated[int, _option("Seed of everything that is drawn.")] = 0
+    where: Annotated[
+        str,
+        _option("Read only rows of a column's value: split=train; split=dev|test for several, split!=test for others."),
+    ] = ""
     on_error: Annotated[OnBadRow, _option("Stop at bad rows, or leave them out and count them.")] = OnBadRow.stop
 
     def log(self, file: str, *, quiet: bool = False, on_error: str | None = None) -> Feedback:
@@ -101,7 +106,7 @@ class Reading:
         common |= {"context_id": wanted.context_id, "join": joined(wanted.join)}
         named = {name: value for name, value in (common | options).items() if value not in ("", [], None, False)}
         with contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext():
-            log: Feedback = reader(file, on_error=on_error or str(wanted.on_error), **named)
+            log: Feedback = reader(chosen_rows(file, wanted.where), on_error=on_error or str(wanted.on_error), **named)
         return _frequent(log, self.min_votes) if self.min_votes else log
 
     def like(self, model: NashEval) -> Self:
@@ -184,6 +189,23 @@ def _frequent(log: Feedback, least: int) -> Feedback:
         if len(kept) < 2:
             raise InputError(f"--min-votes {least}: fewer than two agents have as many records; ask for fewer.")
         log = log.keep_agents(kept)
+
+
+def chosen_rows(file: str, where: str) -> str | Source:
+    """Return the rows of a file that --where chooses; the file itself where it says nothing."""
+    from nasheval.feedback.readers.checks import need_columns
+    from nasheval.feedback.readers.sources import open_source
+
+    if not where:
+        return file
+    column, equals, values = where.partition("=")
+    other = column.endswith("!")
+    column = column.removesuffix("!").strip()
+    if not equals or not column:
+        raise InputError(f"--where is {where!r}; accepted is column=value, column=one|other or column!=value.")
+    source = open_source(file)
+    need_columns({"where": column}, source.names, source.label)
+    return source.where(column, [value.strip() for value in values.split("|")], other=other)
 
 
 def is_preflib(file: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import glob
 import os
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
 from typing import Any
@@ -57,6 +57,23 @@ class Source:
             self._refuse_damaged(name, table[name])
         return pa.table({name: _unwrapped(table[name]) for name in table.column_names})
 
+    def where(self, column: str, values: Iterable[str], *, other: bool = False) -> Source:
+        """Return the rows whose column spells one of some values, or none of them (`other`)."""
+        wanted = pa.array(list(values), pa.large_string())
+
+        def fetch(columns: list[str], text: set[str]) -> pa.Table:
+            extra = set() if column in columns else {column}
+            table = self.fetch([*columns, *extra], text | extra)
+            spelled = table[column]
+            if pa.types.is_dictionary(spelled.type):
+                spelled = spelled.cast(spelled.type.value_type)
+            inside = pc.is_in(spelled.cast(pa.large_string()), value_set=wanted)
+            return table.filter(pc.invert(inside) if other else inside).select(columns)
+
+        sign = "!=" if other else "="
+        label = f"{self.label} where {column}{sign}{'|'.join(wanted.to_pylist())}"
+        return replace(self, label=label, fetch=fetch)
+
     def _refuse_damaged(self, name: str, column: pa.ChunkedArray) -> None:
         """Raise where a column breaks Arrow's own rules, which nothing after this point expects."""
         try:
@@ -82,9 +99,11 @@ def open_source(data: Any, *, name: str = "the table") -> Source:
     """Open a path (a file, a folder, a glob) or a table of any make.
 
     Args:
-        data: what to open.
+        data: what to open; a Source is returned as it is.
         name: what messages call it, where it is no file.
     """
+    if isinstance(data, Source):
+        return data
     if isinstance(data, str | PathLike):
         return _open_files(os.fsdecode(data))
     if hasattr(data, "with_format") and hasattr(data, "column_names"):
