@@ -311,6 +311,7 @@ def test_route_chooses_as_the_model_does(model):
     assert [said["winners"]] == model.winners(context)
     table = run("route", "model", *words).stdout
     assert f"chosen: {said['agent']}" in table
+    assert all(name in table for name in said["winners"])
     up = json.loads(run("route", "model", *words, "--agents", "bert,cleo", "--format", "json").stdout)
     assert set(up["winners"]) <= {"bert", "cleo"}
 

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 from dataclasses import fields
+from pathlib import Path
 
 import pytest
 import typer.main
@@ -55,6 +58,23 @@ def test_help_shows_an_example_and_every_option_is_explained(command):
     assert "Example" in said
     assert f"nasheval {command} " in said
     assert all(getattr(option, "help", None) for option in COMMANDS[command].params)
+
+
+def documented():
+    """Yield the words of every command line of ours in README and docs."""
+    root = Path(__file__).parents[1]
+    for page in sorted([root / "README.md", *(root / "docs").rglob("*.md")]):
+        for block in re.findall(r"^```sh\n(.*?)^```", page.read_text(), re.DOTALL | re.MULTILINE):
+            for line in block.replace("\\\n", " ").splitlines():
+                words = shlex.split(line, comments=True)
+                if words[:1] == ["nasheval"] and words[1] in COMMANDS:
+                    yield pytest.param(words[1:], id=f"{page.name}: {' '.join(words)[:60]}")
+
+
+@pytest.mark.parametrize("words", list(documented()))
+def test_what_the_docs_say_is_understood(words):
+    taken = {name for option in COMMANDS[words[0]].params for name in option.opts}
+    assert [word for word in words if word.startswith("-") and word not in taken] == [] or words[0] == "datasets"
 
 
 def test_rows_are_chosen_by_a_column():

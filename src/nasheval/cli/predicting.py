@@ -225,12 +225,15 @@ def _print_route(chosen: str, winners: list[str], shares: dict[str, float]) -> N
     from rich.table import Table
     from rich.text import Text
 
-    table = Table("agent", "lottery")
+    table = Table("winners", "lottery")
     table.columns[1].justify = "right"
-    for name, share in sorted(shares.items(), key=lambda item: -item[1]):
-        style = "bold" if name in winners else "dim"
-        table.add_row(Text(name), f"{share:.3f}", style=style)
+    ranked = sorted(((share, name) for name, share in shares.items() if name in winners), key=lambda one: -one[0])
+    for share, name in ranked:
+        table.add_row(Text(name), f"{share:.3f}")
+    if len(shares) > len(winners):
+        table.add_row(
+            f"the {len(shares) - len(winners)} others", f"{abs(1 - sum(share for share, _ in ranked)):.3f}", style="dim"
+        )
     out = console()
     out.print(table)
-    out.print(Text.assemble("winners: ", ", ".join(winners)))
     out.print(Text.assemble("chosen: ", (chosen, "bold green")))
