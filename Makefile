@@ -22,7 +22,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup
 	@mkdir -p build
-	$(BIN)/nasheval fit highway --by initial_lane_id --jobs 1 -o build/demo --overwrite --report report.html
+	$(BIN)/nasheval fit highway --by initial_lane_id -o build/demo --overwrite --report report.html
 
 test: setup
 	$(BIN)/python -m pytest -n $(WORKERS)
