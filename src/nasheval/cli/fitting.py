@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nasheval.cli import reporting
+import nasheval.cli.reporting as reporting
 from nasheval.cli.evaluating import compared
 from nasheval.cli.learning import Learning
 from nasheval.cli.options import grouped
