@@ -364,13 +364,21 @@ def test_it_says_plainly_when_ours_is_not_better(beats_us, we_beat, said):
     names = ("nasheval", "bt", "ml")
     won = {*(("nasheval", rival) for rival in we_beat), *((rival, "nasheval") for rival in beats_us)}
     beats = np.array([[(a, b) in won for b in names] for a in names])
-    found = SimpleNamespace(policies=names, beats=beats, compare=lambda a, b: f"{a} and {b}")
+    found = SimpleNamespace(policies=names, beats=beats, spending=None, compare=lambda a, b: f"{a} and {b}")
     lines = plainly(found)
     assert said in lines
     assert lines[:2] == ["nasheval and bt.", "nasheval and ml."]
     assert ("better than" in said and "not" not in said) == (
         not any("not shown" in line or "worse" in line for line in lines)
     )
+
+
+def test_it_says_what_a_loss_saved():
+    names, beats = ("nasheval", "bt"), np.array([[False, False], [True, False]])
+    for costs, said in (((1.0, 4.0), ", at a cost of 1 against 4."), ((4.0, 1.0), ": prefer that here.")):
+        spending = SimpleNamespace(mean=np.array(costs))
+        found = SimpleNamespace(policies=names, beats=beats, spending=spending, compare=lambda a, b: "")
+        assert plainly(found)[1] == f"On this data NashEval is worse than bt{said}"
 
 
 def test_report_is_one_page(model):

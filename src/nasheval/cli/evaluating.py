@@ -129,10 +129,18 @@ def plainly(found: Evaluation) -> list[str]:
     lines = [f"{found.compare(OURS, rival)}." for rival in rivals]
     lost = [rival for rival in rivals if found.beats[found.policies.index(rival), ours]]
     even = [rival for rival in rivals if rival not in lost and not found.beats[ours, found.policies.index(rival)]]
-    if lost:
-        lines.append(f"On this data NashEval is worse than {', '.join(lost)}: prefer that here.")
+    lines += [f"On this data NashEval is worse than {rival}{_but(found, rival)}." for rival in lost]
     if even:
         lines.append(f"On this data NashEval is not shown to be better than {', '.join(even)}.")
     if not lost and not even and rivals:
         lines.append(f"On this data NashEval is better than {', '.join(rivals)}.")
     return lines
+
+
+def _but(found: Evaluation, rival: str) -> str:
+    """Return what to do about a rival that beats ours: prefer it, unless ours was asked to spend less and does."""
+    if found.spending is not None:
+        ours, theirs = (found.spending.mean[found.policies.index(name)] for name in (OURS, rival))
+        if ours < theirs:
+            return f", at a cost of {ours:.4g} against {theirs:.4g}"
+    return ": prefer that here"
