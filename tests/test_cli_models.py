@@ -391,6 +391,14 @@ def test_report_is_one_page(model):
     assert "There is no folder" in failed("report", "model", "-o", "nowhere/report.html")
 
 
+def test_a_model_without_context_columns_answers_too():
+    assert run("fit", "votes.csv", *QUICK, "-o", "plain", "-q").exit_code == 0
+    assert json.loads(run("route", "plain", "--format", "json").stdout)["winners"]
+    assert len(run("predict", "plain", "heldout.csv").stdout.splitlines()) == 121
+    assert run("report", "plain", "-o", "plain.html").exit_code == 0
+    assert run("evaluate", "plain", "heldout.csv").exit_code == 0
+
+
 def test_export_writes_learned_policies_only(model, tmp_path, monkeypatch):
     from nasheval.policy.learned import LearnedPolicy
 

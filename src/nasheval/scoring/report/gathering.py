@@ -126,7 +126,9 @@ class _Games:
         A = stage1.payoff.predict(stage1.nuisances.X[rows])
         if policy is None:
             return _Games(stage1.agents, rows, A, solve(A, regularizer=regularizer).strategy)
-        played = np.asarray(policy.predict_proba(stage1.log.contexts.take(pa.array(rows))), np.float64)
+        told = stage1.log.contexts
+        contexts = told.take(pa.array(rows)) if told.num_columns else np.zeros((len(rows), 0))  # take forgets the rows
+        played = np.asarray(policy.predict_proba(contexts), np.float64)
         return _Games(stage1.agents, rows, A, played[:, [policy.agents.index(agent) for agent in stage1.agents]])
 
     @property
