@@ -254,6 +254,7 @@ def test_the_printed_algorithm_has_the_papers_settings():
     assert (model.second_stage, model.folds, model.regularizer) == ("shared", 5, ne.L2(1e-3))
     assert isinstance(model.policy, LearnedPolicy)
     assert (model.policy.output, model.policy.tune) == ("softmax", None)
+    assert ne.NashEval.paper(costs={"a": 1.0}, cost_weight=0.5).policy.cost_weight == 0.5
 
 
 @pytest.mark.parametrize("design", ["inclusion", "one"])

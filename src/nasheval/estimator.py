@@ -152,7 +152,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         boosting = Boosting(payoff_trees, payoff_leaves, payoff_rate, payoff_leaf, seed=seed)
         given = {"outcome": TreeOutcome(params=trees), "propensity": PrintedPropensity(params=trees)}
         given |= {"second_stage": "shared", "boosting": boosting, "regularizer": L2(rho)}
-        given["policy"] = policy or LearnedPolicy.paper(regularizer=L2(rho), tune=None)
+        terms = {name: options[name] for name in ("costs", "cost_weight", "budget") if name in options}
+        given["policy"] = policy or LearnedPolicy.paper(regularizer=L2(rho), tune=None, **terms)
         return cls(**{**given, "folds": folds, **options})
 
     # -- fitting ------------------------------------------------------------------------------------------------------
