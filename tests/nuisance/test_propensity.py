@@ -263,3 +263,11 @@ def test_a_context_may_draw_often():
     X = features(log)
     e = Multinomial().fit(log, X, np.ones((1, 2), bool), Effort()).predict(X, 0)
     assert e.sum(axis=1) == pytest.approx(1)
+
+
+def test_a_training_set_too_small_to_hold_any_out_predicts_the_shares():
+    log = WORLD.feedback("pairwise", 1, 3, selection="one")
+    X = features(log)
+    train = np.array([[True, False, False]])
+    models = Multinomial().fit(log, X, train, Effort())
+    np.testing.assert_allclose(models.predict(X, 0), np.tile(menu_shares(log, train[0]), (3, 1)))

@@ -145,7 +145,7 @@ def _slopes(
     held = held_out(draws.context, rng)
     zero = np.zeros((draws.x.shape[1], len(offset) if members is None else members.shape[1]))
     theta, best, chosen = zero, _loss(draws[held], offset, zero, members)[0], np.inf
-    for penalty in penalties:
+    for penalty in penalties if held.any() and not held.all() else ():
         theta = _ridge(draws[~held], offset, members, penalty, theta)
         loss = _loss(draws[held], offset, theta, members)[0]
         if loss >= best:

@@ -33,6 +33,7 @@ from nasheval.nuisance.voters_records import Kind, Question, questions_of, stop_
 from nasheval.nuisance.voters_train import Data, Schedule, context_mass
 
 _CELLS = 1 << 21  # numbers held at a time while predicting
+_SMALL = 128  # widths up to which a step is so small that threads wait for each other
 
 
 @dataclass(frozen=True)
@@ -104,15 +105,15 @@ class Voters:
         told = np.bincount(log.context_of, log.records.sizes - 1.0, log.n_contexts)
         members = self.members or (5 if contexts <= FEW else 1)
         epochs = epochs_for(contexts) if self.epochs is None else self.epochs
+        hidden = tuple(self.hidden or hidden_for(float((asked * told).sum(axis=1).mean())))
         schedule = Schedule(
             epochs=epochs if contexts else 0,
             batch=self.batch or batch_for(contexts),
             rate=self.rate,
             device=effort.device,
-            threads=_threads(effort.n_jobs),
+            threads=_threads(effort.n_jobs) if max(hidden) > _SMALL else 1,
         )
-        hidden = self.hidden or hidden_for(float((asked * told).sum(axis=1).mean()))
-        return Plan(tuple(hidden), schedule, members, self.dropout, self.context_weights, effort.seed)
+        return Plan(hidden, schedule, members, self.dropout, self.context_weights, effort.seed)
 
 
 def _threads(n_jobs: int) -> int:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from math import ceil, cos, pi
 from typing import Any
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, runs
-from nasheval.nuisance.learners import Advance
+from nasheval.nuisance.learners import Advance, torch_threads
 from nasheval.nuisance.voters_likelihood import log_likelihood
 from nasheval.nuisance.voters_network import DECAYED, FIXED, Shape, forward, initial, pooled_only, spread_of
 from nasheval.nuisance.voters_records import Kind, Question, Table
@@ -109,20 +108,8 @@ def train(
     data: Data, tasks: list[Task], shape: Shape, schedule: Schedule, advance: Advance = lambda share: None
 ) -> Trained:
     """Train all tasks side by side; each sees its own contexts only, and its best epoch is kept."""
-    with _threads(schedule.threads):
+    with torch_threads(schedule.threads):
         return _Trainer(data, tasks, shape, schedule).run(advance)
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)
 
 
 class _Trainer:

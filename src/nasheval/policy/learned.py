@@ -101,7 +101,7 @@ class LearnedPolicy:
         """Return the trained policy.
 
         Args:
-            effort: seed, threads, device, and who is told of progress.
+            effort: seed, device, and who is told of progress.
             show: draw a progress bar with the held-out gap.
         """
         exact = ExactPolicy(self.regularizer, self.costs, self.cost_weight, self.budget).fit(stage1)
@@ -143,7 +143,6 @@ class LearnedPolicy:
                 agents=K,
                 seed=effort.seed,
                 device=effort.device,
-                threads=max(1, effort.n_jobs),
                 watch=watch,
             )
             tell(part * (recipe.epochs - len(training.gaps)), training.gap)  # what early stopping spared

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import ceil, cos, pi
 from typing import Any, Literal, get_args
@@ -14,6 +13,7 @@ from nasheval.arrays import Floats, Ints
 from nasheval.errors import InputError
 from nasheval.game.costs import HardBudget
 from nasheval.game.regularizers import Regularizer
+from nasheval.nuisance.learners import torch_threads
 from nasheval.policy.learned_contexts import Games
 from nasheval.policy.learned_network import OUTPUTS, Network, Output, forward, initial
 from nasheval.policy.terms import strengthened
@@ -116,7 +116,6 @@ def train(
     agents: int,
     seed: int = 0,
     device: str = "cpu",
-    threads: int = 1,
     watch: Watch = lambda epoch, gap: None,
 ) -> tuple[Network, Training]:
     """Train one network and return it as it was after its best epoch.
@@ -125,7 +124,7 @@ def train(
         omega: regulariser of all N games.
         agents: K.
     """
-    with _threads(threads):
+    with torch_threads(1):  # steps are so small that threads wait for each other
         return _Trainer(games, omega, recipe, agents, np.random.default_rng(seed), device).run(watch)
 
 
@@ -234,15 +233,3 @@ def _places(K: int) -> Ints:
     place = np.full((K, K), 2 * len(j))
     place[j, k], place[k, j] = np.arange(len(j)), np.arange(len(j)) + len(j)
     return place
-
-
-@contextmanager
-def _threads(count: int) -> Iterator[None]:
-    import torch
-
-    before = torch.get_num_threads()
-    torch.set_num_threads(count)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(before)

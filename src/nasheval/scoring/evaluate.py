@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from inspect import signature
 from typing import Any
@@ -15,7 +14,7 @@ from nasheval.arrays import Floats
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log
-from nasheval.nuisance.learners import Advance, Effort
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.aggregators import Aggregator
 from nasheval.payoff.clusters import Cluster
 from nasheval.payoff.groups import context_groups
@@ -23,6 +22,7 @@ from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.stage1 import Stage1, fit_stage1
 from nasheval.policy.base import Policy, PolicyLearner
+from nasheval.progress import stages
 from nasheval.scoring.heldout import Evaluation, score
 from nasheval.scoring.spending import Costs, costs_of
 
@@ -78,8 +78,9 @@ def evaluate(
         costs_of(test, costs)
     given = {"outcome": outcome, "propensity": propensity, "aggregator": aggregator, "encoder": encoder}
     fits = 1 + (isinstance(train, Log) and not all(isinstance(policy, Policy) for policy in policies.values()))
-    with _progress(verbose, fits) as advance:
-        work = _Work(given, folds, Effort(seed, n_jobs, device, advance))
+    with stages({"Fitting nuisances": 1.0}, show=verbose and sys.stderr.isatty()) as begin:
+        advance = begin("Fitting nuisances")
+        work = _Work(given, folds, Effort(seed, n_jobs, device, lambda share: advance(share / fits)))
         fitted = work.fitted(policies, train)
         lotteries = {name: lotteries_of(name, policy, test) for name, policy in fitted.items()}
         pseudo = work.pseudo(test)
@@ -182,17 +183,3 @@ def lotteries_of(name: str, policy: Policy, log: Log) -> Floats:
     found = np.zeros((log.n_contexts, log.n_agents))
     found[:, [log.agents.index(agent) for agent in policy.agents]] = np.maximum(played, 0)
     return np.asarray(found / found.sum(axis=1, keepdims=True))
-
-
-@contextmanager
-def _progress(verbose: bool, fits: int) -> Iterator[Advance]:
-    """Show a bar over some fits of Stage 1, where there is a terminal."""
-    if not verbose or not sys.stderr.isatty():
-        yield lambda share: None
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("Fitting nuisances", total=float(fits))
-        yield lambda share: bar.advance(task, share)
