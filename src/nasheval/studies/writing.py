@@ -1,0 +1,131 @@
+"""The results of a study as a folder of small files, and back.
+
+`results.json` (settings, tables, claims, time, machine), `rows.csv`, `table.md` and one PNG a figure.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import platform
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from importlib.resources import as_file, files
+from pathlib import Path
+from typing import Any
+
+from nasheval import __version__
+from nasheval.errors import InputError
+from nasheval.studies.rows import Rows
+from nasheval.studies.running import Finished
+from nasheval.studies.study import Claim, Table, claims_table
+
+RESULTS = "results.json"
+_DPI = 130
+
+
+@dataclass(frozen=True)
+class Report:
+    """What came out of a study.
+
+    Args:
+        name: of the study.
+        title: what it asks.
+        paper: the tables and figures that it reproduces.
+        settings: scale, seeds, seconds, version, machine.
+        tables: as people read them.
+        claims: and how they came out.
+    """
+
+    name: str
+    title: str
+    paper: str
+    settings: dict[str, Any]
+    tables: tuple[Table, ...]
+    claims: tuple[Claim, ...]
+
+    @property
+    def all_tables(self) -> tuple[Table, ...]:
+        """The tables, that of the claims last."""
+        return (*self.tables, claims_table(self.claims, quick=self.settings["quick"])) if self.claims else self.tables
+
+    @property
+    def command(self) -> str:
+        """The command line that makes it again."""
+        return " ".join(["nasheval reproduce", self.name, *(["--quick"] if self.settings["quick"] else [])])
+
+    def markdown(self) -> str:
+        """Return everything as Markdown."""
+        about = f"`{self.command}` ({made_by(self.settings)})"
+        parts = (f"### {self.title}", f"{self.paper}. {about}", *(table.markdown() for table in self.all_tables))
+        return "\n\n".join(parts) + "\n"
+
+
+def made_by(settings: dict[str, Any]) -> str:
+    """Return in words how long a study took, and where."""
+    seeds = f"seeds {settings['seeds']}; " if settings.get("seeds") else ""
+    return f"{seeds}{settings['seconds']:,.0f} s of work on {settings['machine']}"
+
+
+def write(finished: Finished, folder: Path) -> Report:
+    """Write the results of a finished study into its folder; draw its figures where matplotlib is installed."""
+    study, rows = finished.study, finished.rows
+    seeds = [str(seed) for seed in sorted({int(s) for s in rows.values("seed")})]
+    settings = {
+        "quick": finished.scale.quick,
+        "seeds": ", ".join(seeds),
+        "seconds": round(finished.seconds, 1),
+        "version": __version__,
+        "machine": f"{os.cpu_count()} {platform.machine()} cores, Python {platform.python_version()}",
+    }
+    tables, claims = tuple(study.tables(rows)), tuple(study.claims(rows))
+    report = Report(study.name, study.title, study.paper, settings, tables, claims)
+    (folder / RESULTS).write_text(json.dumps(asdict(report), indent=1) + "\n", encoding="utf-8")
+    (folder / "table.md").write_text(report.markdown(), encoding="utf-8")
+    _write_csv(rows, folder / "rows.csv")
+    _draw(finished, folder)
+    return report
+
+
+def _write_csv(rows: Rows, path: Path) -> None:
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    with path.open("w", encoding="utf-8", newline="") as file:
+        writer = csv.DictWriter(file, columns)
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def _draw(finished: Finished, folder: Path) -> None:
+    try:
+        import matplotlib
+    except ImportError:
+        return
+    from matplotlib import pyplot
+
+    with matplotlib.rc_context({"backend": "agg"}):
+        for name, figure in finished.study.figures(finished.rows).items():
+            figure.savefig(folder / f"{name}.png", dpi=_DPI, bbox_inches="tight")
+            pyplot.close(figure)
+
+
+def read(folder: Path) -> Report:
+    """Return the results that `write` left in a folder."""
+    path = folder / RESULTS
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        tables = tuple(_table(one) for one in told.pop("tables"))
+        return Report(**told | {"tables": tables, "claims": tuple(Claim(**one) for one in told["claims"])})
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"{path} does not hold the results of a study ({error}).") from None
+
+
+def _table(told: dict[str, Any]) -> Table:
+    rows: Sequence[Sequence[str]] = told["rows"]
+    return Table(told["title"], tuple(told["header"]), tuple(tuple(row) for row in rows), told["note"])
+
+
+def bundled(name: str) -> Path:
+    """Return the folder of the results that come with the package; there may be none."""
+    with as_file(files("nasheval") / "data" / "results" / name) as found:
+        return Path(found)
