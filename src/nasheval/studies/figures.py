@@ -29,7 +29,7 @@ STYLE: dict[str, tuple[str, str]] = {
     contest.ROBUST: ("#7b3294", "h"),
     contest.PLURALISTIC: ("#a6761d", ">"),
 }
-NAMES = {"exploitability": "exploitability (lower is better)", "f1": "support $F_1$ (higher is better)"}
+NAMES = {"exploitability": "exploitability (↓ better)", "f1": "support $F_1$ (↑ better)"}
 _PLAIN = ("#555555", ".")
 
 
