@@ -79,3 +79,9 @@ def test_messages_call_the_data_by_its_name(case: str) -> None:
 def test_a_frame_with_one_name_twice_is_refused() -> None:
     with pytest.raises(InputError, match=r"^contexts: a DataFrame that cannot be read \(.*'a'.*\)\. Accepted"):
         as_table(pd.DataFrame([[1, 2]], columns=["a", "a"]))
+
+
+def test_string_views_become_strings_whose_rows_can_be_picked():
+    table = as_table(pa.table({"l": pa.array(["a", None, "c"], pa.string_view()), "n": [1, 2, 3]}))
+    assert table.take(pa.array([2, 1]))["l"].to_pylist() == ["c", None]
+    assert table["n"].to_pylist() == [1, 2, 3]

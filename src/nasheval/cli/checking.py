@@ -64,7 +64,7 @@ def _print_check(log: Feedback, *, rows: int, bad: bool) -> None:
     out.print(f"\nPooled over all contexts: {pooled}.")
     if bad and log.report is not None:
         count = sum(problem.total for problem in log.report.problems)
-        out.print(f"[bold red]This log cannot be used as it is[/]: {count:,} bad values. "
+        out.print(f"[bold red]This log cannot be used as it is[/]: {count:,} bad {'value' if count == 1 else 'values'}. "
                   "Mend them, or read it with --on-error skip.")  # fmt: skip
 
 
@@ -86,7 +86,7 @@ def _print_report(console: Any, report: ReadReport) -> None:
     for role, column in report.roles.items():
         console.print(f"  {role}: {escaped(column)}", highlight=False)
     for reason, count in report.dropped.items():
-        console.print(f"  left out: {count:,} rows ({escaped(reason)})", highlight=False)
+        console.print(f"  left out: {count:,} {'row' if count == 1 else 'rows'} ({escaped(reason)})", highlight=False)
     if report.labels:
         table = Table("label", "taken as", "rows", title="Labels", title_justify="left")
         for label, (meaning, count) in sorted(report.labels.items(), key=lambda item: -item[1][1]):

@@ -50,9 +50,9 @@ def as_strings(texts: object, *, name: str = "texts") -> pa.LargeStringArray:
 
 def _convert(data: object, name: str) -> pa.Table:
     if isinstance(data, pa.Table):
-        return data
+        return _without_views(data)
     if isinstance(data, pa.RecordBatch):
-        return pa.Table.from_batches([data])
+        return _without_views(pa.Table.from_batches([data]))
     if isinstance(data, np.ndarray):
         return _from_array(data, name)
     if isinstance(data, Mapping):
@@ -60,6 +60,14 @@ def _convert(data: object, name: str) -> pa.Table:
     if isinstance(data, list | tuple):
         return _from_records(data, name)
     return _from_frame(data, name)
+
+
+def _without_views(table: pa.Table) -> pa.Table:
+    """Return a table whose string views are strings: pyarrow cannot pick rows of a view."""
+    for place, column in enumerate(table.schema):
+        if pa.types.is_string_view(column.type):
+            table = table.set_column(place, column.name, table[place].cast(pa.large_string()))
+    return table
 
 
 def _from_array(array: np.ndarray[Any, Any], name: str) -> pa.Table:

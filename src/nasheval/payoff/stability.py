@@ -25,7 +25,7 @@ class Stability:
     Args:
         agents: names of the K agents.
         lottery: (K,) the equilibrium.
-        lower, upper: (K,) range of each agent's probability over the draws, at `confidence`.
+        lower, upper: (K,) range of each agent's probability over the draws, at `confidence`, and the equilibrium's own.
         frequency: (K,) share of draws in which the agent is in the winner set.
         winners: (K,) whether it is in the winner set of the equilibrium.
         confidence: share of draws inside the range.
@@ -75,5 +75,6 @@ def measure_stability(
     lottery = solve(np.clip(estimate, -1, 1), regularizer=omega).strategy
     drawn = solve(games, regularizer=omega).strategy
     lower, upper = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
+    lower, upper = np.minimum(lower, lottery), np.maximum(upper, lottery)
     frequency = (drawn > threshold).mean(axis=0)
     return Stability(agents, lottery, lower, upper, frequency, lottery > threshold, confidence)
