@@ -238,6 +238,19 @@ def test_evaluation_uses_the_stage_1_of_a_fitted_model_again(monkeypatch):
     assert found.value.shape == (2, 2)
 
 
+@pytest.mark.parametrize("tune", [False, "fast"])
+def test_any_regressor_may_learn_the_payoffs(tune):
+    """A search is for boosting; a regressor that was given stays."""
+    log, contexts = make_log()
+    stage = {"second_stage": "per-pair", "boosting": STUMPS, "propensity": "marginal", "tune": tune}
+    model = ne.NashEval(**QUICK, **stage).fit(log)
+    assert {type(one) for one in model.stage1_.payoff.surface.models.models[0]} == {DecisionTreeRegressor}
+    german = (contexts["language"] == "de").to_numpy()
+    a_against_c = model.payoff(contexts)[:, 0, 2]
+    assert a_against_c[german].mean() < -0.6
+    assert a_against_c[~german].mean() > 0.6
+
+
 # -- the paper's ------------------------------------------------------------------------------------------------------
 
 

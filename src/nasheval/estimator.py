@@ -33,7 +33,7 @@ from nasheval.payoff.inference import GroupPayoff, group_payoff
 from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
 from nasheval.payoff.second_stage import PayoffModel, SecondStage, fit_payoff
 from nasheval.payoff.stage1 import Stage1
-from nasheval.payoff.surfaces import Boosting
+from nasheval.payoff.surfaces import Boosting, Regressor
 from nasheval.payoff.tuned import tuned_boosting
 from nasheval.policy.base import Policy, PolicyLearner
 from nasheval.policy.choosing import choose, winner_sets
@@ -62,7 +62,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         cost_weight: weight of costs scaled to [0, 1].
         budget: hard expected cost a context, in your units; or a SoftBudget.
         policy: "exact" (solve the estimated game) or "learned" (a network trained with the gap loss), or a learner.
-        boosting: of the payoff regression; None: the paper's.
+        boosting: of the payoff regression; None: the paper's; for "per-pair" also a scikit-learn regressor.
         folds: of the cross-fitting.
         tune: False, "fast" or "paper": search hyperparameters of LightGBM and of the learned policy.
         random_state: seed of everything.
@@ -86,7 +86,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         cost_weight: float = 0.0,
         budget: float | SoftBudget | None = None,
         policy: Any = "exact",
-        boosting: Boosting | None = None,
+        boosting: Boosting | Regressor | None = None,
         folds: int = 5,
         tune: Tune = False,
         random_state: int = 0,
@@ -187,8 +187,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
     def _payoff(self, pseudo: PseudoOutcomes, effort: Effort) -> PayoffModel:
         """Fit the second stage; one that regresses Gamma may be tuned."""
-        boosting = self.boosting
-        if self.tune and (self.second_stage == "shared" or self.second_stage == "per-pair"):
+        boosting, trees = self.boosting, isinstance(self.boosting, Boosting | None)
+        if self.tune and trees and (self.second_stage == "shared" or self.second_stage == "per-pair"):
             search = replace(effort, advance=lambda share: effort.advance(share / 2))
             boosting = tuned_boosting(pseudo, self.second_stage, self.tune, effort=search)
         return fit_payoff(pseudo, self.second_stage, boosting=boosting, effort=effort)

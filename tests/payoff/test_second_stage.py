@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from sklearn.dummy import DummyRegressor
+from sklearn.linear_model import LinearRegression
+from sklearn.tree import DecisionTreeRegressor
 
 from nasheval.errors import InputError
 from nasheval.feedback import partition
@@ -163,7 +166,12 @@ def test_the_strength_is_about_the_same_on_a_sample_of_contexts(monkeypatch):
 def test_payoffs_are_antisymmetric_clipped_and_zero_where_not_identified(form):
     log, x = ragged_log(n=120)
     fit = arbitrary_fit(log, x)
-    model = fit_payoff(pseudo_outcomes(fit), form, boosting=Boosting(trees=5, least=5), strength=1.0)
+    check_payoffs(fit_payoff(pseudo_outcomes(fit), form, boosting=Boosting(trees=5, least=5), strength=1.0), fit)
+    if form == "per-pair":
+        check_payoffs(fit_payoff(pseudo_outcomes(fit), form, boosting=LinearRegression()), fit)
+
+
+def check_payoffs(model, fit):
     A = model.predict(fit.X)
     assert A.shape == (120, 5, 5)
     np.testing.assert_array_equal(A, -A.transpose(0, 2, 1))
@@ -174,6 +182,55 @@ def test_payoffs_are_antisymmetric_clipped_and_zero_where_not_identified(form):
     j, k = np.triu_indices(5, 1)
     np.testing.assert_array_equal(model.predict_pairs(fit.X), A[:, j, k])
     assert model.predict(fit.X[:0]).shape == (0, 5, 5)
+
+
+# -- any regressor ----------------------------------------------------------------------------------------------------
+
+
+def test_a_regressor_a_pair_is_least_squares_on_unclipped_pseudo_outcomes():
+    """Against the normal equations, solved by hand; only predictions are clipped."""
+    _, _, _, _, fit = duels(n=300, share=0.2)
+    pseudo = pseudo_outcomes(fit)
+    model = fit_payoff(pseudo, "per-pair", boosting=LinearRegression())
+    gamma, rows = pseudo.dense(np.arange(300)), np.column_stack([np.ones(300), fit.X.network])
+    assert np.abs(gamma).max() > 1
+    coefficients = np.linalg.solve(rows.T @ rows, rows.T @ gamma)
+    np.testing.assert_allclose(model.surface.predict(fit.X), rows @ coefficients, atol=1e-5)
+    np.testing.assert_allclose(model.predict_pairs(fit.X), np.clip(rows @ coefficients, -1, 1), atol=1e-5)
+    place, pairs = np.arange(60), np.arange(60) % 6
+    np.testing.assert_allclose(model.surface.cells(fit.X, place, pairs), (rows @ coefficients)[place, pairs], atol=1e-5)
+
+
+def test_a_regressor_without_columns_gives_means():
+    log, _, _, _, fit = duels(n=200)
+    X = Features(np.zeros((200, 0), np.float32), np.zeros((200, 0), np.float32))
+    pseudo = pseudo_outcomes(type(fit)(log, X, fit.fold, constant(np.zeros(6)), constant(np.full(6, 0.45))))
+    model = fit_payoff(pseudo, "per-pair", boosting=LinearRegression())
+    np.testing.assert_allclose(model.predict_pairs(X)[0], pseudo.dense(np.arange(200)).mean(axis=0), atol=1e-12)
+
+
+def test_a_regressor_takes_the_seed_and_is_itself_left_alone():
+    _, _, _, _, fit = duels(n=200)
+    tree, told = DecisionTreeRegressor(max_features=1, max_depth=3), []
+    found = [
+        fit_payoff(pseudo_outcomes(fit), "per-pair", boosting=tree, effort=Effort(seed=seed, advance=told.append))
+        for seed in (0, 0, 1)
+    ]
+    first, second, third = (model.predict(fit.X) for model in found)
+    np.testing.assert_array_equal(first, second)
+    assert not np.array_equal(first, third)
+    assert not hasattr(tree, "tree_")
+    assert sum(told) == pytest.approx(3.0)
+
+
+@pytest.mark.parametrize("form", ["corrected", "shared", "none"])
+def test_other_forms_take_no_regressor(form):
+    _, _, _, _, fit = duels(n=50)
+    told = f"boosting is DummyRegressor.* with second_stage='{form}'; accepted are a Boosting, None, and for 'per-pair'"
+    with pytest.raises(InputError, match=told):
+        fit_payoff(pseudo_outcomes(fit), form, boosting=DummyRegressor())
+    with pytest.raises(InputError, match="boosting is 'mlp'"):
+        fit_payoff(pseudo_outcomes(fit), "per-pair", boosting="mlp")
 
 
 def test_predictions_are_the_same_in_chunks(monkeypatch):

@@ -232,6 +232,9 @@ def _baseline():
 UNSAVABLE = {
     "a regressor": (lambda: {"outcome": _ridge()}, "outcome is a Ridge"),
     "a classifier": (lambda: {"propensity": _logistic()}, "propensity is a LogisticRegression"),
+    "a payoff regressor": (
+        lambda: {"boosting": _ridge(), "second_stage": "per-pair"}, "boosting is a Ridge"
+    ),
     "a rule": (lambda: {"propensity": _known}, "propensity is the function _known"),
     "weights by a function": (lambda: {"aggregator": Weighted(lambda menu: 1.0)}, "aggregator.weights is the function"),
     "an aggregator": (lambda: {"aggregator": Median()}, "aggregator is a Median"),
@@ -252,6 +255,9 @@ def test_what_has_no_safe_form_is_named(name, tmp_path):
 def test_a_fitted_regressor_is_named_even_where_the_setting_is_not_told(tmp_path):
     model = fitted(paper_log(), outcome=_ridge()).set_params(outcome="voters")
     with pytest.raises(InputError, match="outcome model is a Ridge"):
+        model.save(tmp_path / "model")
+    model = fitted(paper_log(), boosting=_ridge(), second_stage="per-pair").set_params(boosting=None)
+    with pytest.raises(InputError, match="its payoff model is a RegressorSurface"):
         model.save(tmp_path / "model")
 
 

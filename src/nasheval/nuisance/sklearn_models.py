@@ -118,7 +118,7 @@ class Shared:
         question, z = asked[place[log.menus.column_of_verdict[rows]]], verdicts.z[rows].astype(np.float64)
         both = np.vstack([_joined(x, question, log.n_agents), _joined(x, _flipped(question), log.n_agents)])
         weight = None if log.records.weight is None else np.tile(log.records.weight[verdicts.record[rows]], 2)
-        return _fitted(self.regressor, both, np.concatenate([z, -z]), weight, seed)
+        return fitted(self.regressor, both, np.concatenate([z, -z]), weight, seed)
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class SklearnPropensity:
         if not X.network.shape[1] or len(np.unique(label)) < 2:
             return readonly(np.bincount(label, weight, len(log.menus)) / weight.sum())
         given = None if log.records.weight is None else weight
-        return _fitted(self.classifier, X.network[log.context_of[records]], label, given, effort.seed)
+        return fitted(self.classifier, X.network[log.context_of[records]], label, given, effort.seed)
 
 
 @dataclass(frozen=True)
@@ -250,14 +250,14 @@ def _fit_all(
     def fit_one(task: Task) -> Estimator:
         if task.constant is not None:
             return task.constant
-        return _fitted(estimator, X.network[contexts[task.fold][task.rows]], task.label, task.weight, effort.seed)
+        return fitted(estimator, X.network[contexts[task.fold][task.rows]], task.label, task.weight, effort.seed)
 
     found = run_all(fit_one, tasks, len(train) * columns, effort)
     rows = tuple(tuple(found[fold * columns : (fold + 1) * columns]) for fold in range(len(train)))
     return EstimatorModels(rows, low, 1.0)
 
 
-def _fitted(estimator: Estimator, x: Floats, label: Floats, weight: Floats | None, seed: int) -> Estimator:
+def fitted(estimator: Estimator, x: Floats, label: Floats, weight: Floats | None, seed: int) -> Estimator:
     """Return a fitted clone; its seed is `seed` where it takes one and has none."""
     from sklearn.base import clone
 

@@ -14,7 +14,7 @@ from nasheval.nuisance.learners import Effort, Features, FoldModels
 from nasheval.payoff.aggregation import Aggregation
 from nasheval.payoff.corrected import Strength, learn_correction
 from nasheval.payoff.pseudo import PseudoOutcomes
-from nasheval.payoff.surfaces import Boosting, Surface, fit_pairs, fit_shared
+from nasheval.payoff.surfaces import Boosting, Regressor, Surface, fit_pairs, fit_regressors, fit_shared
 
 SecondStage = Literal["corrected", "shared", "per-pair", "none"]
 SECOND_STAGES: tuple[SecondStage, ...] = get_args(SecondStage)
@@ -121,7 +121,7 @@ def fit_payoff(
     second_stage: SecondStage = "corrected",
     *,
     strength: float | None = None,
-    boosting: Boosting | None = None,
+    boosting: Boosting | Regressor | None = None,
     effort: Effort | None = None,
 ) -> PayoffModel:
     """Fit the second stage on pseudo-outcomes.
@@ -131,22 +131,33 @@ def fit_payoff(
             "shared": one regression of Gamma on (x, j, k), Algorithm 1 as printed; "per-pair": one regression of Gamma
             on x a pair, as in the section on the debiased payoff matrix; "none": the plug-in surface alone.
         strength: of "corrected", from 0 to 1; None chooses it on held-out folds.
-        boosting: how its trees are boosted.
+        boosting: how its trees are boosted; or, for "per-pair", a scikit-learn regressor, of which each pair fits a
+            clone.
     """
     if second_stage not in SECOND_STAGES:
         raise InputError(f"second_stage is {second_stage!r}; accepted are {', '.join(map(repr, SECOND_STAGES))}.")
+    _check_learner(boosting, second_stage)
     work, fit, aggregation = effort or Effort(), pseudo.fit, pseudo.aggregation
     named = fit.log.agents, second_stage, aggregation.covered
     plugin = Plugin(fit.outcome_models, fit.n_folds, aggregation)
     if second_stage == "none":
         return PayoffModel(*named, plugin=plugin)
-    if second_stage == "corrected":
+    if isinstance(boosting, Boosting | None) and second_stage == "corrected":
         surface, chosen = learn_correction(pseudo, strength=strength, boosting=boosting, effort=work)
         return PayoffModel(*named, plugin=plugin, surface=surface, strength=chosen)
     return PayoffModel(*named, surface=_regressed(pseudo, second_stage, boosting or Boosting(seed=work.seed), work))
 
 
-def _regressed(pseudo: PseudoOutcomes, form: SecondStage, boosting: Boosting, effort: Effort) -> Surface:
+def _check_learner(boosting: object, form: SecondStage) -> None:
+    if boosting is None or isinstance(boosting, Boosting) or (form == "per-pair" and isinstance(boosting, Regressor)):
+        return
+    raise InputError(
+        f"boosting is {boosting!r:.80} with second_stage={form!r}; accepted are a Boosting, None, and for 'per-pair' a "
+        "scikit-learn regressor."
+    )
+
+
+def _regressed(pseudo: PseudoOutcomes, form: SecondStage, boosting: Boosting | Regressor, effort: Effort) -> Surface:
     """Regress dense Gamma on the context, over all contexts that have one and all covered pairs."""
     rows, covered = np.flatnonzero(pseudo.used), pseudo.aggregation.covered
     if not len(rows) or not covered.any():
@@ -157,6 +168,8 @@ def _regressed(pseudo: PseudoOutcomes, form: SecondStage, boosting: Boosting, ef
             f"{_MOST_ROWS:,} rows; use 'corrected', which needs the observed ones only."
         )
     X, gamma = pseudo.fit.X[rows], pseudo.dense(rows)
+    if not isinstance(boosting, Boosting):
+        return fit_regressors(X, gamma, covered, boosting, effort)
     if form == "per-pair":
         return fit_pairs(X, gamma, covered, boosting, effort)
     found = fit_shared(X, gamma, covered, boosting, pseudo.fit.log.n_agents)

@@ -1,15 +1,16 @@
-"""Boosted surfaces over contexts and pairs: one model a pair, or one model of (x, j, k) for all of them."""
+"""Surfaces over contexts and pairs: one model a pair, or one boosted model of (x, j, k) for all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs
 from nasheval.nuisance.learners import Effort, Features
+from nasheval.nuisance.sklearn_models import EstimatorModels, fitted
 from nasheval.nuisance.trees import TreeModels, binned, complete, run_all, take
 
 if TYPE_CHECKING:
@@ -44,6 +45,23 @@ class Boosting:
         return complete({"max_depth": -1, **named, "seed": self.seed, **self.more}, objective="regression")
 
 
+@runtime_checkable
+class Regressor(Protocol):
+    """A scikit-learn regressor; clones of it are fitted."""
+
+    def fit(self, X: Any, y: Any) -> Any:
+        """Fit to (n, q) features and (n,) labels."""
+        ...
+
+    def predict(self, X: Any) -> Any:
+        """Return (n,) predictions."""
+        ...
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return its settings by name."""
+        ...
+
+
 class Surface(Protocol):
     """A function of a context and a pair j < k."""
 
@@ -53,10 +71,6 @@ class Surface(Protocol):
 
     def cells(self, X: Features, rows: Ints, pairs: Ints) -> Floats:
         """Return (cells,) values at rows[i] of X and pairs[i]."""
-        ...
-
-    def to_strings(self) -> tuple[str, ...]:
-        """Return the text of every model, for saving."""
         ...
 
 
@@ -91,6 +105,25 @@ class PairSurface:
     def from_strings(texts: Sequence[str], n_jobs: int = 1) -> PairSurface:
         """Read the models that `to_strings` wrote."""
         return PairSurface(TreeModels.from_strings([texts], low=-np.inf, high=np.inf, n_jobs=n_jobs))
+
+
+@dataclass(frozen=True)
+class RegressorSurface:
+    """One scikit-learn regressor a pair, on the contexts' network form; a pair without one is 0.
+
+    Args:
+        models: one row of n_pairs models.
+    """
+
+    models: EstimatorModels
+
+    def predict(self, X: Features) -> Floats:
+        """Return (n, n_pairs) values."""
+        return self.models.predict(X, 0)
+
+    def cells(self, X: Features, rows: Ints, pairs: Ints) -> Floats:
+        """Return (cells,) values at rows[i] of X and pairs[i]."""
+        return self.models.cells(X, 0, rows, pairs)
 
 
 @dataclass(frozen=True)
@@ -191,6 +224,19 @@ def fit_pairs(X: Features, labels: Floats, known: Bools, boosting: Boosting, eff
         return freed(model)
 
     return PairSurface.of(run_all(fit, range(len(known)), len(known), effort), effort.n_jobs)
+
+
+def fit_regressors(X: Features, labels: Floats, known: Bools, regressor: Regressor, effort: Effort) -> RegressorSurface:
+    """Fit a clone of a regressor a known pair on labels, (n, n_pairs)."""
+
+    def fit(pair: int) -> Any:
+        if not known[pair]:
+            return 0.0
+        label = np.ascontiguousarray(labels[:, pair])
+        return fitted(regressor, X.network, label, None, effort.seed) if X.network.shape[1] else float(label.mean())
+
+    models = run_all(fit, range(len(known)), len(known), effort)
+    return RegressorSurface(EstimatorModels((tuple(models),), -np.inf, np.inf))
 
 
 def fit_shared(X: Features, labels: Floats, known: Bools, boosting: Boosting, n_agents: int) -> SharedSurface:
