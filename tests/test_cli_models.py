@@ -19,7 +19,7 @@ import pytest
 from typer.testing import CliRunner
 
 import nasheval as ne
-from nasheval.cli import app, fitting, main
+from nasheval.cli import app, fitting, main, parts
 from nasheval.cli.evaluating import compared, plainly
 from nasheval.errors import ConvergenceError, InputError, MissingExtraError
 from nasheval.estimator import load
@@ -134,17 +134,34 @@ def test_voters_are_held_out_whole():
     rng = np.random.default_rng(0)
     duels = [ne.partition.duel("a", "b", "a")] * 300
     log = ne.Feedback.from_partitions(rng.normal(size=(300, 1)), duels, voter=rng.integers(0, 40, 300).tolist())
-    train, test = fitting.split_log(log, 0.25, 0)
+    train, test = parts.split_log(log, 0.25, 0)
     people = [{*map(int, part.records.voter)} for part in (train, test)]
     assert not people[0] & people[1]
     assert len(people[1]) == 10
     assert train.n_contexts + test.n_contexts == 300
     few = ne.Feedback.from_partitions(rng.normal(size=(300, 1)), duels, voter=rng.integers(0, 3, 300).tolist())
-    assert fitting.split_log(few, 0.25, 0)[1].n_contexts == 75  # contexts, since three voters are too few to split
+    assert parts.split_log(few, 0.25, 0)[1].n_contexts == 75  # contexts, since three voters are too few to split
     shared = ne.Feedback.from_partitions(
         rng.normal(size=(150, 1)), duels, voter=[*range(300)], context_of=[*range(150)] * 2
     )
-    assert fitting.split_log(shared, 0.2, 0)[1].n_contexts == 30
+    assert parts.split_log(shared, 0.2, 0)[1].n_contexts == 30
+
+
+def test_parts_share_no_context_and_make_the_whole():
+    log = ne.SyntheticWorld(seed=1).feedback("pairwise", voters=1, n=100)
+    train, test = (parts.part_of(log, parts.Part(name), 3) for name in ("train", "test"))
+    rows = [{tuple(row.values()) for row in part.contexts.to_pylist()} for part in (train, test, log)]
+    assert [len(part) for part in rows] == [80, 20, 100]
+    assert rows[0] | rows[1] == rows[2]
+    assert parts.part_of(log, parts.Part.all, 3) is log
+
+
+def test_a_model_of_one_part_is_evaluated_on_the_other(tmp_path):
+    told = run("fit", "votes.csv", *READ, *QUICK, "--part", "train", "--holdout", "0", "-o", str(tmp_path / "m"), "-q")
+    assert told.exit_code == 0
+    assert load(tmp_path / "m").stage1_.log.n_contexts == 192
+    said = json.loads(run("evaluate", str(tmp_path / "m"), "votes.csv", "--part", "test", "--format", "json").stdout)
+    assert said["overall"]["contexts"] == 48
 
 
 def test_large_logs_are_fitted_once_and_it_says_so(monkeypatch):

@@ -64,7 +64,8 @@ def _print_check(log: Feedback, *, rows: int, bad: bool) -> None:
     out.print(f"\nPooled over all contexts: {pooled}.")
     if bad and log.report is not None:
         count = sum(problem.total for problem in log.report.problems)
-        out.print(f"[bold red]This log cannot be used as it is[/]: {count:,} bad {'value' if count == 1 else 'values'}. "
+        what = "bad value" if count == 1 else "bad values"
+        out.print(f"[bold red]This log cannot be used as it is[/]: {count:,} {what}. "
                   "Mend them, or read it with --on-error skip.")  # fmt: skip
 
 

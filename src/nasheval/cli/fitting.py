@@ -12,13 +12,13 @@ import nasheval.cli.reporting as reporting
 from nasheval.cli.evaluating import compared
 from nasheval.cli.learning import Learning
 from nasheval.cli.options import grouped
+from nasheval.cli.parts import sole_voters, split_log
 from nasheval.cli.printing import Machine, console, print_json
 from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.cli.summary import Outcome, print_summary, summary_dict
 from nasheval.errors import NashEvalError
 
 if TYPE_CHECKING:
-    from nasheval.arrays import Ints
     from nasheval.estimator import NashEval
     from nasheval.feedback.log import Feedback
     from nasheval.scoring.heldout import Evaluation
@@ -130,33 +130,3 @@ class _Work:
         if self.once:
             return f"{said}, which is the one saved: a log of more than {_LARGE:,} records is fitted once."
         return f"{said}; the model that is saved was then fitted on all {self.log.n_contexts:,}."
-
-
-def split_log(log: Feedback, holdout: float, seed: int) -> tuple[Feedback, Feedback]:
-    """Return a log in two parts, the second of a share of its contexts.
-
-    Where every context has one known voter and there are 20 or more, voters are split: what is learned of one would
-    help to foretell the same one, not others.
-    """
-    import numpy as np
-
-    from nasheval.payoff.clusters import FEW
-
-    voter = sole_voters(log)
-    people = np.unique(voter)
-    if len(people) < FEW:
-        return log.split(1 - holdout, seed=seed)
-    held = np.random.default_rng(seed).permutation(people)[: round(holdout * len(people))]
-    inside = np.isin(voter, held)
-    return log[~inside], log[inside]
-
-
-def sole_voters(log: Feedback) -> Ints:
-    """Return (n_contexts,) the voter of each context; nobody, (0,), where some have none, several or an unknown one."""
-    import numpy as np
-
-    voter, nobody = log.records.voter, np.zeros(0, np.int64)
-    if voter is None or not np.diff(log.context_offsets).all() or (voter < 0).any():
-        return nobody
-    first = voter[log.context_offsets[:-1]]
-    return nobody if (voter != first[log.context_of]).any() else np.asarray(first)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import typer
 
+from nasheval.cli.parts import Part, part_of
 from nasheval.errors import InputError
 
 if TYPE_CHECKING:
@@ -90,6 +91,10 @@ class Reading:
         str,
         _option("Read only rows of a column's value: split=train; split=dev|test for several, split!=test for others."),
     ] = ""
+    part: Annotated[
+        Part,
+        _option("Read four fifths of the contexts (train), or the rest (test): fit on one, evaluate on the other."),
+    ] = Part.all
     on_error: Annotated[OnBadRow, _option("Stop at bad rows, or leave them out and count them.")] = OnBadRow.stop
 
     def log(self, file: str, *, quiet: bool = False, on_error: str | None = None) -> Feedback:
@@ -107,7 +112,7 @@ class Reading:
         named = {name: value for name, value in (common | options).items() if value not in ("", [], None, False)}
         with contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext():
             log: Feedback = reader(chosen_rows(file, wanted.where), on_error=on_error or str(wanted.on_error), **named)
-        return _frequent(log, self.min_votes) if self.min_votes else log
+        return part_of(_frequent(log, self.min_votes) if self.min_votes else log, self.part, self.seed)
 
     def like(self, model: NashEval) -> Self:
         """Return the same with the columns that a model knows, where none are named here."""
