@@ -64,3 +64,9 @@ def test_every_public_name_is_in_the_reference():
     shown = re.findall(r"^::: (\S+)", (ROOT / "docs" / "reference.md").read_text(), re.MULTILINE)
     names = {path.rpartition(".")[2] for path in shown}
     assert {*nasheval.__all__, *nasheval.baselines.__all__} - {"baselines"} <= names  # each baseline by itself
+
+
+def test_the_results_page_is_what_the_kept_results_say():
+    from benchmarks.publish import page
+
+    assert (ROOT / "docs/results.md").read_text() == page()
