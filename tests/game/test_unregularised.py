@@ -75,3 +75,12 @@ def test_several_lotteries_of_two_cycles_that_tie() -> None:
 def test_the_gap_without_regulariser_is_exploitability() -> None:
     A, pi = random_games(40, 6), np.random.default_rng(0).dirichlet(np.ones(6), 40)
     np.testing.assert_allclose(gap(pi, A, regularizer=FREE), np.einsum("njk,nk->nj", A, pi).max(-1), atol=1e-15)
+
+
+def test_a_zero_pivot_is_not_taken_for_an_answer() -> None:
+    """Whole numbers can make a pivot exactly zero; the NaN that follows must not pass for a certified lottery."""
+    A = np.triu(np.random.default_rng(0).integers(-5, 6, (1200, 15, 15))[46], 1).astype(float)
+    A -= A.T
+    pi = solve(A, regularizer=FREE).strategy
+    assert is_maximal(pi, A)
+    np.testing.assert_allclose(pi, solve(7 * A, regularizer=FREE).strategy, atol=1e-9)

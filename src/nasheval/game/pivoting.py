@@ -148,6 +148,8 @@ def read_off(A: Floats, rho: float, T: Floats, q: Floats, on: Ints, m: int, x: F
     for i in range(K):
         x[i] = 0.0 if ROUNDING < x[i] < 0.0 else x[i]
         total += x[i]
+    if not 0.0 < total < np.inf:  # a pivot was zero, and its NaN would pass every comparison below
+        return np.inf
     for i in range(K):
         x[i] /= total
     losses(A, rho, on, m, x, w)
