@@ -68,6 +68,30 @@ def test_a_voter_is_in_one_fold(seed, folds):
     assert len(np.unique(fold)) == folds
 
 
+def one_voter_a_context(people, contexts=120):
+    rng = np.random.default_rng(0)
+    duels = [(("a",), ("b",))] * contexts
+    return Feedback.from_partitions(
+        rng.normal(size=(contexts, 1)), duels, voter=(np.arange(contexts) % people).tolist()
+    )
+
+
+def test_voters_of_several_contexts_stay_together_unasked():
+    log = one_voter_a_context(30)
+    fold = make_folds(log, 5, seed=1)
+    assert np.array_equal(fold, make_folds(log, 5, seed=1, by="voter"))
+    assert all(len(np.unique(fold[log.records.voter == name])) == 1 for name in range(30))
+
+
+@pytest.mark.parametrize("people", [3, 19, 120])
+def test_few_voters_and_voters_of_one_context_change_nothing(people):
+    log = one_voter_a_context(people)
+    assert np.array_equal(
+        make_folds(log, 5, seed=1),
+        make_folds(replace(log, voters=None, records=replace(log.records, voter=None)), 5, seed=1),
+    )
+
+
 def test_contexts_without_a_voter_are_spread():
     log = log_of(records=60, voter=np.full(60, -1).astype(np.int32))
     log = replace(log, voters=pa.array([], pa.string()))

@@ -12,7 +12,7 @@ import nasheval.cli.reporting as reporting
 from nasheval.cli.evaluating import compared
 from nasheval.cli.learning import Learning
 from nasheval.cli.options import grouped
-from nasheval.cli.parts import sole_voters, split_log
+from nasheval.cli.parts import split_log
 from nasheval.cli.printing import Machine, console, print_json
 from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.cli.summary import Outcome, print_summary, summary_dict
@@ -123,6 +123,8 @@ class _Work:
         return found, self._note()
 
     def _note(self) -> str:
+        from nasheval.feedback.splitting import sole_voters
+
         train, test = self.parts
         theirs, held = set(sole_voters(train).tolist()), set(sole_voters(test).tolist())
         which = "contexts held out, of other voters," if held and not held & theirs else "contexts held out,"

@@ -6,7 +6,6 @@ from enum import StrEnum
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nasheval.arrays import Ints
     from nasheval.feedback.log import Feedback
 
 _TEST = 0.2  # share of the contexts in the part "test"
@@ -36,23 +35,12 @@ def split_log(log: Feedback, holdout: float, seed: int) -> tuple[Feedback, Feedb
     """
     import numpy as np
 
-    from nasheval.payoff.clusters import FEW
+    from nasheval.feedback.splitting import SEVERAL, sole_voters
 
     voter = sole_voters(log)
     people = np.unique(voter)
-    if len(people) < FEW:
+    if len(people) < SEVERAL:
         return log.split(1 - holdout, seed=seed)
     held = np.random.default_rng(seed).permutation(people)[: round(holdout * len(people))]
     inside = np.isin(voter, held)
     return log[~inside], log[inside]
-
-
-def sole_voters(log: Feedback) -> Ints:
-    """Return (n_contexts,) the voter of each context; nobody, (0,), where some have none, several or an unknown one."""
-    import numpy as np
-
-    voter, nobody = log.records.voter, np.zeros(0, np.int64)
-    if voter is None or not np.diff(log.context_offsets).all() or (voter < 0).any():
-        return nobody
-    first = voter[log.context_offsets[:-1]]
-    return nobody if (voter != first[log.context_of]).any() else np.asarray(first)

@@ -10,6 +10,17 @@ from nasheval.arrays import Array, Bools, Ints
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log, column_list
 
+SEVERAL = 20  # voters from which on a part of them stands for all
+
+
+def sole_voters(log: Log) -> Ints:
+    """Return (n_contexts,) the voter of each context; nobody, (0,), where some have none, several or an unknown one."""
+    voter, nobody = log.records.voter, np.zeros(0, np.int64)
+    if voter is None or not np.diff(log.context_offsets).all() or (voter < 0).any():
+        return nobody
+    first = voter[log.context_offsets[:-1]]
+    return nobody if (voter != first[log.context_of]).any() else np.asarray(first)
+
 
 def first_part(log: Log, fraction: float, *, seed: int, by: str | None) -> Bools:
     """Return (n_contexts,) which contexts belong to the first part.
