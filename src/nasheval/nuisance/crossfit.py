@@ -24,7 +24,8 @@ def make_folds(log: Log, folds: int = 5, *, seed: int = 0, by: str | None = None
     Args:
         by: None: contexts at random, or by voter where every context has one known voter, some have several contexts,
             and there are 20 or more: what is learned of one foretells the same one, not others; "voter": contexts that
-            share a voter stay together (contexts joined by common voters are one group); "time": blocks of time; a context column: equal values stay together.
+            share a voter stay together (contexts joined by common voters are one group); "time": blocks of time;
+            a context column: equal values stay together.
     """
     if not 2 <= folds <= log.n_contexts:
         raise InputError(f"folds is {folds}; accepted are 2 to {log.n_contexts}, the number of contexts.")
