@@ -7,7 +7,7 @@ that stands how far they do when contexts are dealt into groups of the same size
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -108,8 +108,12 @@ def _apart_or_by_chance(log: ne.Feedback, of_context: Ints, covered: Bools, lott
 # -- learned from all votes -------------------------------------------------------------------------------------------
 
 
-def beside_learned(poll: Poll) -> list[Row]:
-    """Return the lotteries of NashEval, the attributes as contexts, beside those of each large group's own votes."""
+def beside_learned(poll: Poll, **ours: Any) -> list[Row]:
+    """Return the lotteries of NashEval, the attributes as contexts, beside those of each large group's own votes.
+
+    Args:
+        ours: other arguments of `NashEval`.
+    """
     groups = Groups.of(poll.log.contexts, poll.attributes)
     tally = tallies(poll.log, groups.of_context, len(groups.names))
     shown = np.flatnonzero((tally.votes >= poll.least) & (tally.coverage >= SHOWN))
@@ -119,7 +123,7 @@ def beside_learned(poll: Poll) -> list[Row]:
     common: dict[str, Any] = {"random_state": 0, "n_jobs": 1, "verbose": False}
     printed = ne.NashEval.paper(**common, policy="exact", rho=RHO, propensity="auto")
     found = {
-        OURS: ne.NashEval(**common, regularizer=ne.L2(RHO)).fit(poll.log).predict_proba(contexts),
+        OURS: ne.NashEval(**common, regularizer=ne.L2(RHO), **ours).fit(poll.log).predict_proba(contexts),
         PRINTED: printed.fit(poll.log).predict_proba(contexts),
         EMPIRICAL: maximal_lotteries(tally.margins[shown], RHO),
     }
@@ -173,7 +177,8 @@ def _heterogeneity(rows: Rows) -> Table:
         f"Groups in which {COVERED:.0%} of pairs met; total variation between their maximal lotteries, of least norm, "
         "of win-minus-loss counts. A winner is a group's most probable agent. By chance: the same contexts dealt into "
         "groups of the same sizes at random; p is the share of such deals whose mean TV is as large, p of verdicts the "
-        "share in which the groups' mean verdicts differ as much."
+        "share in which the groups' mean verdicts differ as much. Where agents are close, a few votes turn a lottery "
+        "over, so that TV is large by chance too; mean verdicts tell groups apart better."
     )
     return Table("How far the lotteries of groups lie apart", header, tuple(lines), note)
 
@@ -304,34 +309,50 @@ def figures(rows: Rows) -> dict[str, object]:
 
 def _circles(rows: Rows, splits: Sequence[str]) -> Any:
     """Draw a circle for each agent in the support of each group: a panel a stratification."""
-    widths = [max(2.6, 0.75 * len(rows.where(split=split).distinct("group"))) for split in splits]
-    figure, axes = panels(1, len(splits), width=sum(widths) / len(splits), height=3.6, width_ratios=widths, sharey=True)
-    agents = rows.where(split=splits[0]).distinct("agent")
-    agents = list(dict.fromkeys(agents + [a for split in splits for a in rows.where(split=split).distinct("agent")]))
+    widths = [max(2.4, 0.9 * len(rows.where(split=split).distinct("group"))) for split in splits]
+    width = max(sum(widths), 5.0) / len(splits)
+    figure, axes = panels(1, len(splits), width=width, height=4.0, width_ratios=widths, sharey=True)
+    agents = sorted({str(agent) for split in splits for agent in rows.where(split=split).distinct("agent")})
+    look = {a: (_COLOURS[n % len(_COLOURS)], _MARKS[n // len(_COLOURS) % len(_MARKS)]) for n, a in enumerate(agents)}
     for ax, split in zip(axes[0], splits, strict=True):
-        mine = rows.where(split=split)
-        groups = mine.distinct("group")
-        for number, agent in enumerate(agents):
-            its = mine.where(agent=agent)
-            place = [groups.index(group) for group in (row["group"] for row in its)]
-            ax.plot(place, its.values("probability"), ls="none", ms=9, alpha=0.85, label=agent,
-                    marker=_MARKS[number // len(_COLOURS) % 3], color=_COLOURS[number % len(_COLOURS)])  # fmt: skip
-        ax.set_xticks(range(len(groups)), groups, rotation=30, ha="right", fontsize=7)
-        ax.set(title=split, ylim=(-0.04, 1.06), xlim=(-0.6, len(groups) - 0.4))
-        ax.grid(axis="y", color="#e4e4e4", lw=0.6)
+        _circles_of(ax, rows.where(split=split), look)
+        ax.set_title(split, fontsize=10)
     axes[0, 0].set_ylabel("equilibrium probability")
-    handles, labels = axes[0, 0].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside right center", frameon=False, fontsize=7)
+    marks = [
+        axes[0, 0].plot([], [], ls="none", ms=7, color=colour, marker=mark, label=agent)[0]
+        for agent, (colour, mark) in look.items()
+    ]
+    figure.legend(handles=marks, loc="outside lower center", frameon=False, fontsize=7, ncols=max(2, int(1.1 * width)))
     return figure
+
+
+def _circles_of(ax: Any, rows: Rows, look: Mapping[str, tuple[str, str]]) -> None:
+    groups = rows.distinct("group")
+    for place, group in enumerate(groups):
+        mine = list(rows.where(group=group))
+        for number, row in enumerate(mine):  # side by side, since equal probabilities are common
+            colour, mark = look[str(row["agent"])]
+            x = place + 0.17 * (number - (len(mine) - 1) / 2)
+            ax.plot(x, row["probability"], color=colour, marker=mark, ms=9, alpha=0.9, mec="#555555", mew=0.4)
+    ax.set_xticks(range(len(groups)), map(short, groups), rotation=25, ha="right", fontsize=7)
+    ax.set(ylim=(-0.04, 1.06), xlim=(-0.6, len(groups) - 0.4))
+    ax.grid(axis="y", color="#e4e4e4", lw=0.6)
+    ax.set_axisbelow(True)
+
+
+def short(group: str) -> str:
+    """Return the name of a group of several attributes without what it is not: "English, code"."""
+    parts = group.split(" / ")
+    return group if len(parts) == 1 else ", ".join(part for part in parts if not part.startswith("no ")) or "neither"
 
 
 def _heatmaps(rows: Rows) -> Any:
     """Draw NashEval's lotteries, those of the printed form, and those of each group's own votes."""
     groups, agents = rows.distinct("group"), rows.distinct("agent")
-    figure, axes = panels(3, 1, width=max(5.5, 0.62 * len(agents) + 2.5), height=0.9 + 0.34 * len(groups), sharex=True)
+    figure, axes = panels(3, 1, width=max(5.0, 0.62 * len(agents) + 2.0), height=0.7 + 0.22 * len(groups), sharex=True)
     for ax, method in zip(axes[:, 0], (OURS, PRINTED, EMPIRICAL), strict=True):
         values = [rows.where(method=method, group=group).values("probability") for group in groups]
-        heatmap(ax, np.array(values), rows=groups, columns=agents, title=f"{method}, %")
+        heatmap(ax, np.array(values), rows=list(map(short, groups)), columns=agents, title=f"{method}, %")
     return figure
 
 
