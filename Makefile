@@ -4,12 +4,13 @@ BIN := .venv/bin
 READY := .venv/.ready
 WORKERS ?= auto
 
-.PHONY: help setup demo test lint fix bench docs clean
+.PHONY: help setup demo test lint fix bench studies docs clean
 help:
 	@echo "make demo   set up, fit the bundled log, print its leaderboard and write report.html"
 	@echo "make test   set up and pass the whole suite"
 	@echo "make lint   style, types and import order        make fix    mend the style"
 	@echo "make bench  print the benchmark tables           make docs   build the site of docs/ in build/site"
+	@echo "make studies   the small version of every table and figure of the paper"
 	@echo "make clean  remove what make made"
 
 setup: $(READY)
@@ -42,6 +43,9 @@ bench: setup
 	$(BIN)/python -m benchmarks.ingest
 	$(BIN)/python -m benchmarks.solver --quick
 	$(BIN)/python -m benchmarks.quality --quick --settings pairwise/3
+
+studies: setup
+	$(BIN)/nasheval reproduce all --quick --fresh --out build/results
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -245,6 +246,17 @@ def test_the_command_lists_runs_and_shows(tmp_path, monkeypatch):
 def test_what_is_wrong_is_told(tmp_path, words, told):
     found = invoke(*words, "--out", str(tmp_path))
     assert told in str(found.exception)
+
+
+def test_all_leaves_out_what_lacks_data(tmp_path, monkeypatch):
+    monkeypatch.setenv("NASHEVAL_DATA", str(tmp_path))
+    needy = replace(STUDY, needs=("votes.csv",))
+    monkeypatch.setattr(catalogue, "study", lambda name: needy if name == "oa" else STUDY)
+    done = invoke("all", "--out", str(tmp_path), "--jobs", "1", "--quick")
+    assert done.exit_code == 0
+    assert "oa is left out. There is no votes.csv" in done.output
+    assert len(ran) == len(catalogue.NAMES) - 1
+    assert "There is no votes.csv" in str(invoke("oa", "--out", str(tmp_path)).exception)
 
 
 def test_results_that_are_nowhere_are_told(tmp_path, monkeypatch):

@@ -19,7 +19,9 @@ _ALL = "all"
 
 
 def reproduce(
-    names: Annotated[list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies, or all.")] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies, or all: those whose data is there.")
+    ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds to minutes.")] = False,
     seeds: Annotated[str, typer.Option(help="Seeds such as 70-74 or 1,2,3; by default the study's own.")] = "",
     out: Annotated[
@@ -60,21 +62,35 @@ def reproduce(
         folder = out / (f"{name}-quick" if quick else name)
         if show:
             _print(_kept(name, folder))
+        elif names == [_ALL] and (missing := _missing(name)):
+            console().print(escaped(f"{name} is left out. {missing}"))
         else:
             _print(_run(name, folder, quick=quick, seeds=seeds, jobs=jobs, fresh=fresh, show=not quiet))
             console().print(escaped(f"written to {folder}/"))
 
 
-def _run(name: str, folder: Path, *, quick: bool, seeds: str, jobs: int, fresh: bool, show: bool) -> Report:
+def _missing(name: str) -> str:
+    """Return what a study lacks to run, "" if nothing."""
     from nasheval.studies.catalogue import study
     from nasheval.studies.files import data_file
+
+    try:
+        for needed in study(name).needs:
+            data_file(needed)
+    except InputError as error:
+        return str(error)
+    return ""
+
+
+def _run(name: str, folder: Path, *, quick: bool, seeds: str, jobs: int, fresh: bool, show: bool) -> Report:
+    from nasheval.studies.catalogue import study
     from nasheval.studies.running import work_off
     from nasheval.studies.study import Scale
     from nasheval.studies.writing import write
 
     found = study(name)
-    for needed in found.needs:
-        data_file(needed)
+    if missing := _missing(name):
+        raise InputError(missing)
     scale, bar = Scale(quick, _seeds(seeds)), show and sys.stderr.isatty()
     finished = work_off(found, folder, scale, jobs=jobs or os.cpu_count() or 1, fresh=fresh, show=bar)
     return write(finished, folder)
