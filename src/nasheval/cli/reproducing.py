@@ -20,7 +20,7 @@ _ALL = "all"
 
 def reproduce(
     names: Annotated[
-        list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies, or all: those whose data is there.")
+        list[str] | None, typer.Argument(metavar="[NAME]...", help="Studies; all: those with data.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="A small version, in seconds to minutes.")] = False,
     seeds: Annotated[str, typer.Option(help="Seeds such as 70-74 or 1,2,3; by default the study's own.")] = "",
