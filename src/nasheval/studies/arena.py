@@ -309,20 +309,23 @@ def figures(rows: Rows) -> dict[str, object]:
 
 def _circles(rows: Rows, splits: Sequence[str]) -> Any:
     """Draw a circle for each agent in the support of each group: a panel a stratification."""
-    widths = [max(2.4, 0.9 * len(rows.where(split=split).distinct("group"))) for split in splits]
-    width = max(sum(widths), 5.0) / len(splits)
-    figure, axes = panels(1, len(splits), width=width, height=4.0, width_ratios=widths, sharey=True)
-    agents = sorted({str(agent) for split in splits for agent in rows.where(split=split).distinct("agent")})
-    look = {a: (_COLOURS[n % len(_COLOURS)], _MARKS[n // len(_COLOURS) % len(_MARKS)]) for n, a in enumerate(agents)}
+    widths = [max(2.4, 0.85 * len(rows.where(split=split).distinct("group"))) for split in splits]
+    total = max(sum(widths), 5.0)
+    figure, axes = panels(1, len(splits), width=total / len(splits), height=4.0, width_ratios=widths, sharey=True)
+    look = {
+        agent: (_COLOURS[number % len(_COLOURS)], _MARKS[number // len(_COLOURS) % len(_MARKS)])
+        for number, agent in enumerate(sorted(rows.distinct("agent")))
+    }  # of all stratifications, so that an agent looks the same in every figure
     for ax, split in zip(axes[0], splits, strict=True):
         _circles_of(ax, rows.where(split=split), look)
         ax.set_title(split, fontsize=10)
     axes[0, 0].set_ylabel("equilibrium probability")
+    shown = sorted({agent for split in splits for agent in rows.where(split=split).distinct("agent")})
     marks = [
-        axes[0, 0].plot([], [], ls="none", ms=7, color=colour, marker=mark, label=agent)[0]
-        for agent, (colour, mark) in look.items()
+        axes[0, 0].plot([], [], ls="none", ms=7, color=look[agent][0], marker=look[agent][1], label=agent)[0]
+        for agent in shown
     ]
-    figure.legend(handles=marks, loc="outside lower center", frameon=False, fontsize=7, ncols=max(2, int(1.1 * width)))
+    figure.legend(handles=marks, loc="outside lower center", frameon=False, fontsize=7, ncols=max(2, int(total / 2.6)))
     return figure
 
 

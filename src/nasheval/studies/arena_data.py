@@ -155,6 +155,7 @@ def read_llmfao() -> Poll:
         join=(data_file("llmfao/prompts.jsonl"), "prompt", "id"),
         context=["type"],
         text=None,
+        context_id="id",  # several workers judged the same two answers: not independent, so kept together
         voter="worker",
     )
     log = replace(log, contexts=log.contexts.rename_columns(["category"]))
