@@ -296,6 +296,8 @@ def test_patience_waits_for_the_annealing():
 
 
 def test_the_papers_grid_has_54_settings_and_the_best_is_kept():
+    (middle,) = LearnedPolicy.paper(tune=None)._recipes(20_000)
+    assert (middle.hidden, middle.rate, middle.weight_decay, middle.batch) == ((128, 128), 3e-4, 1e-5, 256)
     recipes = list(LearnedPolicy.paper()._recipes(20_000))
     assert len({(r.hidden, r.rate, r.weight_decay, r.batch) for r in recipes}) == len(recipes) == 54
     assert {(r.epochs, r.patience, r.output, r.waves, r.schedule) for r in recipes} == {

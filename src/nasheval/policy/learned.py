@@ -93,8 +93,12 @@ class LearnedPolicy:
 
     @classmethod
     def paper(cls, **options: Any) -> LearnedPolicy:
-        """Return the paper's: two ReLU layers, softmax, Adam at a constant rate, its grid, nothing of ours."""
+        """Return the paper's: two ReLU layers, softmax, Adam at a constant rate, nothing of ours.
+
+        It searches the paper's grid; with tune=None it takes the middle of that.
+        """
         printed = {"output": "softmax", "waves": 0, "schedule": "constant", "epochs": 500, "augment": 0}
+        printed |= {"hidden": (128, 128), "rate": 3e-4}  # weight decay and batch have theirs already
         return cls(**{**printed, "tune": "paper", **options})
 
     def fit(self, stage1: Stage1, effort: Effort | None = None, *, show: bool = False) -> LearnedEquilibria:
