@@ -5,8 +5,8 @@ a rule on what the data hold, fixed before any method was run:
 
 - efficiency: the cheaper answer is better;
 - depth: the answer of more tokens is better, as its cost over the price of its model implies, where a model's price is
-  the median over prompts of what it cost a character of the prompt. Dividing by the price keeps depth from being the
-  opposite of efficiency: the two agree about as often as not;
+  the median over prompts of what it cost a character of the prompt. Without the price, depth would be the opposite of
+  efficiency; with it, the mean product of their verdicts is 0.12 (efficiency and rigour -0.32, depth and rigour 0.15);
 - rigour: the answer of the model that was right more often on the 25 nearest other prompts is better (cosine of the
   embedded questions).
 
