@@ -23,7 +23,6 @@ from nasheval.studies.solver_timing import (
     ALL,
     BY_SIZE,
     EXACT,
-    MIDDLE,
     NETWORK,
     OUR_EXACT,
     OUR_NETWORK,
@@ -87,8 +86,8 @@ def lotteries(truth: Truth, seed: int, epochs: int | None) -> dict[str, Floats]:
     common: dict[str, Any] = {"random_state": seed, "n_jobs": 1, "verbose": False}
     printed = ne.NashEval.paper(**common, policy="exact", rho=RHO).fit(truth.log)
     ours = ne.NashEval(**common, regularizer=ne.L2(RHO)).fit(truth.log)
-    short: dict[str, Any] = {} if epochs is None else {"epochs": epochs, "augment": 0}
-    network, papers = ne.LearnedPolicy(**short), ne.LearnedPolicy.paper(**MIDDLE | short)
+    options: dict[str, Any] = {"regularizer": ne.L2(RHO)} | ({} if epochs is None else {"epochs": epochs, "augment": 0})
+    network, papers = ne.LearnedPolicy(**options), ne.LearnedPolicy.paper(tune=None, **options)
     plug_in = replace(printed.stage1_, payoff=printed.stage1_.plug_in)
     given = {OURS: (ours.stage1_, network), PRINTED: (printed.stage1_, papers), PLUG_IN: (plug_in, papers)}
     found: dict[str, Floats] = {}

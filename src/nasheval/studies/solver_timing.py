@@ -19,9 +19,6 @@ from nasheval.studies.rows import Row
 from nasheval.studies.simulated import RHO, Truth
 from nasheval.studies.study import Cell
 
-# The middle of the paper's grid (Table gap-loss-ht-grid).
-MIDDLE: dict[str, Any] = {"tune": None, "hidden": (128, 128), "rate": 3e-4, "weight_decay": 1e-5, "batch": 256}
-
 NETWORK, PAYOFFS, EXACT = "paper's network", "paper's payoffs", "our solver"
 ALL, BY_SIZE = "all supports", "supports, smallest first"
 OUR_NETWORK, OUR_PAYOFFS, OUR_EXACT = "our network", "our payoffs", "our solver on our payoffs"
@@ -94,7 +91,7 @@ def fitted(agents: int, n: int, seed: int) -> tuple[ne.NashEval, ne.NashEval]:
     log = world.feedback("pairwise", voters=3, n=n)
     known = Truth(world, "pairwise", 3, log, np.zeros(0), np.zeros(0)).oracle()
     common: dict[str, Any] = {"random_state": seed, "n_jobs": 1, "verbose": False}
-    network = ne.LearnedPolicy.paper(**MIDDLE | {"epochs": 1})
+    network = ne.LearnedPolicy.paper(tune=None, epochs=1)
     ours = ne.LearnedPolicy(epochs=1, augment=0)
     return (
         ne.NashEval.paper(**common, **known, policy=network).fit(log),
