@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.records import Records
+from nasheval.feedback.splitting import units
 from nasheval.nuisance import crossfit as module
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Effort, Features, records_of
@@ -250,3 +251,9 @@ def test_a_log_without_records():
     )
     fit = fit_of(log, folds=2)
     assert (len(fit.mu), len(fit.e), fit.clipped_share) == (0, 0, 0.0)
+
+
+def test_units_are_voters_only_where_that_matters():
+    assert np.array_equal(units(one_voter_a_context(30)), np.arange(120) % 30)
+    for people in (3, 19, 120):
+        assert np.array_equal(units(one_voter_a_context(people)), np.arange(120))

@@ -254,7 +254,7 @@ def test_records_are_sampled_where_there_are_too_many(monkeypatch):
     log = WORLD.feedback("pairwise", 1, 2500, selection="one")
     draws = module._draws(log, features(log), np.ones(2500, bool), np.random.default_rng(0))
     assert len(draws.menu) == 2000
-    assert (np.diff(draws.context) > 0).all()
+    assert (np.diff(draws.unit) > 0).all()
 
 
 def test_a_context_may_draw_often():
@@ -271,3 +271,18 @@ def test_a_training_set_too_small_to_hold_any_out_predicts_the_shares():
     train = np.array([[True, False, False]])
     models = Multinomial().fit(log, X, train, Effort())
     np.testing.assert_allclose(models.predict(X, 0), np.tile(menu_shares(log, train[0]), (3, 1)))
+
+
+def test_menus_of_voters_that_were_held_out_keep_half_a_voters_share():
+    """Forty voters of nine contexts each always see one menu of their own: a new one's is foretold by none."""
+    rng, people = np.random.default_rng(0), 40
+    menus = [tuple(rng.choice(6, 3, replace=False)) for _ in range(people)]
+    ranked = [[("abcdef"[a],) for a in menus[r // 9]] for r in range(9 * people)]
+    x = np.repeat(rng.normal(size=(people, 2)), 9, axis=0)
+    log = Feedback.from_partitions(x, ranked, voter=[str(r // 9) for r in range(9 * people)], design="draws")
+    shares = menu_shares(log, np.arange(9 * people) >= 9)
+    assert shares.sum() == pytest.approx(1)
+    unseen = shares[log.menus.of_record[0]]
+    assert unseen >= 4.5 / (9 * people + 4.5 * len(log.menus))
+    fit = crossfit(log, features(log), outcome=Intercept(), propensity=Multinomial(), fold=make_folds(log, 5))
+    assert np.median(fit.raw_propensity) > 0.5 / people  # not a model of who sees what

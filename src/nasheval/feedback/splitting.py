@@ -22,6 +22,16 @@ def sole_voters(log: Log) -> Ints:
     return nobody if (voter != first[log.context_of]).any() else np.asarray(first)
 
 
+def units(log: Log) -> Ints:
+    """Return (n_contexts,) what is held out whole: the voter of a context, or the context itself.
+
+    Voters where every context has one known voter, some have several contexts, and there are 20 or more: what is
+    learned of one foretells the same one, not others.
+    """
+    voter = sole_voters(log)
+    return voter if SEVERAL <= len(np.unique(voter)) < log.n_contexts else np.arange(log.n_contexts)
+
+
 def first_part(log: Log, fraction: float, *, seed: int, by: str | None) -> Bools:
     """Return (n_contexts,) which contexts belong to the first part.
 

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log, column_list
-from nasheval.feedback.splitting import SEVERAL, sole_voters
+from nasheval.feedback.splitting import units
 from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner, RecordModels
 
 _CELLS = 1 << 23  # predictions held at a time
@@ -22,16 +22,14 @@ def make_folds(log: Log, folds: int = 5, *, seed: int = 0, by: str | None = None
     """Return (n_contexts,) the fold of each context, folds of about equal size.
 
     Args:
-        by: None: contexts at random, or by voter where every context has one known voter, some have several contexts,
-            and there are 20 or more: what is learned of one foretells the same one, not others; "voter": contexts that
-            share a voter stay together (contexts joined by common voters are one group); "time": blocks of time;
-            a context column: equal values stay together.
+        by: None: contexts at random, or whole voters (`units`); "voter": contexts that share a voter stay together
+            (contexts joined by common voters are one group); "time": blocks of time; a context column: equal values
+            stay together.
     """
     if not 2 <= folds <= log.n_contexts:
         raise InputError(f"folds is {folds}; accepted are 2 to {log.n_contexts}, the number of contexts.")
     rng = np.random.default_rng(seed)
-    voters = np.unique(sole_voters(log)) if by is None else ()
-    if SEVERAL <= len(voters) < log.n_contexts and len(voters) >= folds:
+    if by is None and folds <= len(np.unique(units(log))) < log.n_contexts:
         by = "voter"
     if by is None:
         return readonly(rng.permutation(np.arange(log.n_contexts) % folds).astype(np.int16))

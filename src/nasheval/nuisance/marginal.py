@@ -11,6 +11,7 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log
+from nasheval.feedback.splitting import units
 from nasheval.nuisance.learners import Effort, Features, records_of
 
 _MOST_STRATA = 1000
@@ -108,7 +109,11 @@ def _asked(log: Log, seen: Bools) -> tuple[Ints, Ints, Floats]:
 
 
 def menu_shares(log: Log, seen: Bools) -> Floats:
-    """Return (M,) the smoothed share of each menu over some contexts; under draws they sum to one."""
+    """Return (M,) the smoothed share of each menu over some contexts; under draws they sum to one.
+
+    Each menu is given half a context more; half a voter's where voters are held out whole and may share one menu.
+    """
     _, menu, weight = _asked(log, seen)
-    count = np.bincount(menu, weight, len(log.menus)) + 0.5
+    whole = log.n_contexts / max(1, len(np.unique(units(log))))
+    count = np.bincount(menu, weight, len(log.menus)) + 0.5 * (whole if log.design == "draws" else 1.0)
     return count / (count.sum() if log.design == "draws" else int(seen.sum()) + 1.0)

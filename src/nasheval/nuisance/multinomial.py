@@ -9,6 +9,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.base import Log
+from nasheval.feedback.splitting import units
 from nasheval.nuisance.learners import Effort, Features, records_of
 from nasheval.nuisance.marginal import menu_shares
 from nasheval.nuisance.trees import held_out, require_draws, run_all
@@ -68,15 +69,15 @@ class SoftmaxModels:
 
 @dataclass(frozen=True)
 class _Draws:
-    """Records as draws: (N, q + 1) contexts with a constant, (N,) menus, weights and context numbers."""
+    """Records as draws: (N, q + 1) contexts with a constant, (N,) menus, weights and what is held out whole."""
 
     x: Floats
     menu: Ints
     weight: Floats
-    context: Ints
+    unit: Ints
 
     def __getitem__(self, rows: Bools | slice) -> _Draws:
-        return _Draws(self.x[rows], self.menu[rows], self.weight[rows], self.context[rows])
+        return _Draws(self.x[rows], self.menu[rows], self.weight[rows], self.unit[rows])
 
     def chunks(self, n_menus: int) -> Iterator[_Draws]:
         step = max(1, _CHUNK_CELLS // n_menus)
@@ -89,7 +90,8 @@ def _draws(log: Log, X: Features, seen: Bools, rng: np.random.Generator) -> _Dra
     if len(records) > most:
         records = np.sort(rng.choice(records, most, replace=False))
     context = log.context_of[records]
-    return _Draws(_with_one(X.network[context]), log.menus.of_record[records], log.records.weights[records], context)
+    x, weight = _with_one(X.network[context]), log.records.weights[records]
+    return _Draws(x, log.menus.of_record[records], weight, units(log)[context])
 
 
 def _members(log: Log) -> Floats:
@@ -142,7 +144,7 @@ def _slopes(
     draws: _Draws, offset: Floats, members: Floats | None, penalties: Iterable[float], rng: np.random.Generator
 ) -> Floats:
     """Fit theta, (q + 1, D), with the penalty that does best on held-out contexts; zeros where none does."""
-    held = held_out(draws.context, rng)
+    held = held_out(draws.unit, rng)
     zero = np.zeros((draws.x.shape[1], len(offset) if members is None else members.shape[1]))
     theta, best, chosen = zero, _loss(draws[held], offset, zero, members)[0], np.inf
     for penalty in penalties if held.any() and not held.all() else ():

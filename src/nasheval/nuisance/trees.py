@@ -16,6 +16,7 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log
+from nasheval.feedback.splitting import units
 from nasheval.nuisance.learners import Effort, Features, records_of
 
 if TYPE_CHECKING:
@@ -316,7 +317,7 @@ def _over_menus(log: Log, X: Features, seen: Bools, params: Mapping[str, Any]) -
     records = records_of(log, seen)
     context, weight = log.context_of[records], log.records.weights[records]
     rows, menu = (np.cumsum(seen) - 1)[context], log.menus.of_record[records].astype(np.float64)
-    held, data = held_out(context, np.random.default_rng(params["seed"])), binned(X, seen, params)
+    held, data = held_out(units(log)[context], np.random.default_rng(params["seed"])), binned(X, seen, params)
     parts = [take(data, rows[part], menu[part], weight[part]) for part in (~held, held)]
     trees = int(loss_curve(parts[0], parts[1], params).argmin()) + 1
     return boosted(take(data, rows, menu, weight), {**params, "num_iterations": trees})
@@ -331,10 +332,10 @@ def require_draws(log: Log) -> None:
         )
 
 
-def held_out(context: Ints, rng: np.random.Generator, share: float = 0.2) -> Bools:
-    """Return (n,) which rows to hold out, given their contexts: all rows of a context or none."""
-    contexts, place = np.unique(context, return_inverse=True)
-    chosen = rng.permutation(len(contexts)) < max(1, round(share * len(contexts)))
+def held_out(unit: Ints, rng: np.random.Generator, share: float = 0.2) -> Bools:
+    """Return (n,) which rows to hold out, given the unit of each, such as its context: all rows of a unit or none."""
+    found, place = np.unique(unit, return_inverse=True)
+    chosen = rng.permutation(len(found)) < max(1, round(share * len(found)))
     return np.asarray(chosen[place])
 
 

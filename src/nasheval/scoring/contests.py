@@ -27,9 +27,9 @@ class Contest:
     antisymmetric. `against[p, j]` estimates E[e_j' A pi_p], what agent j, playing alone everywhere, wins against p.
     Intervals of `value` hold for all pairs of policies together, those of `against` for all agents against one policy;
     in contests by group, for all groups too. They rest on Student's t where few contexts (or voters) bear on a value,
-    are widened by what pairs that no menu holds could add, and are cut to what policies that differ no more than these
-    can win from each other at all (`most_at_stake`); that is all there is where fewer than two effective clusters bear
-    on a value.
+    are widened by what pairs that no menu holds could add, and are cut, as the values are, to what policies that differ
+    no more than these can win from each other at all (`most_at_stake`); that is all there is where fewer than two
+    effective clusters bear on a value.
 
     Args:
         name: of the group.
@@ -235,7 +235,7 @@ def _means(values: Contrasts, code: Ints, n_groups: int, how: Inference) -> list
         error = np.where(same, 0.0, np.where(known_means(moments), moments.error, np.inf))
         mean = np.where(same, 0.0, moments.mean)
         low, high = (np.clip(mean + side, -most, most) for side in (-half, half))
-        found.append(_Means(moments, mean, error, low, high, untold))
+        found.append(_Means(moments, np.clip(mean, -most, most), error, low, high, untold))
     return found
 
 
