@@ -155,16 +155,22 @@ def test_quick_fits_every_method_in_earnest(folder):
 
 def scored(method, excess, value, *, se=0.01, seeds=2, **more):
     one = {"method": method, "exploitability": 0.5 + excess, "excess": excess, "excess_se": se}
-    return [{**one, "value": value, "value_se": se, "f1": 0.5, "seed": s, **more} for s in range(seeds)]
+    return [{**one, "value": value, "value_se": se, "f1": 0.5, "seed": s, "split": s, **more} for s in range(seeds)]
 
 
 def test_means_over_test_sets():
-    rows = Rows([{"excess": 0.1, "excess_se": 0.03}, {"excess": 0.3, "excess_se": 0.04}])
-    found = together(rows, "excess")
+    """Means of 0.1 and 0.3 with errors 0.03 and 0.04: the error of 0.2 is half of 0.05."""
+    rows = [{"excess": 0.1, "excess_se": 0.03, "split": 0}, {"excess": 0.3, "excess_se": 0.04, "split": 1}]
+    found = together(Rows(rows), "excess")
     assert (found.mean, found.error) == (pytest.approx(0.2), pytest.approx(0.025))
-    doubled = together(Rows([{**row, "repeats": 4.0} for row in rows]), "excess")
-    assert doubled.error == pytest.approx(0.05)
     assert str(Mean(0.1, 0.05)) == "+0.100 [+0.002, +0.198]"
+
+
+def test_prompts_that_are_tested_twice_count_as_one():
+    one = {"excess": 0.1, "excess_se": 0.03, "split": 0}
+    assert together(Rows([one, {**one}]), "excess").error == pytest.approx(0.03)
+    overlapping = [{**one, "repeats": 1.21}, {**one, "split": 1, "repeats": 1.21}]
+    assert together(Rows(overlapping), "excess").error == pytest.approx(0.033 / np.sqrt(2))
 
 
 def test_bars_of_a_study_that_ours_should_lead():

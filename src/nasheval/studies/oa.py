@@ -122,14 +122,14 @@ def cells(scale: Scale) -> list[Cell]:
 def run(cell: Cell) -> list[Row]:
     """Score every method on one split."""
     verdicts = Verdicts.read(cell["panel"])
-    n = verdicts.contexts.num_rows
-    test = windows(n, cell["test"])[cell["seed"] % SPLITS]
+    n, split = verdicts.contexts.num_rows, cell["seed"] % SPLITS
+    test = windows(n, cell["test"])[split]
     train = np.setdiff1d(np.arange(n), test)[: cell["train"]]
     log = verdicts.log(train, cell["seed"])
     found = lotteries(
         log, verdicts.contexts.take(test), rho=RHO, seed=cell["seed"], groups="lang", paper={"propensity": "known"}
     )
-    told: Row = {"panel": cell["panel"], "seed": cell["seed"], "repeats": repeats(n, cell["test"])}
+    told: Row = {"panel": cell["panel"], "seed": cell["seed"], "split": split, "repeats": repeats(n, cell["test"])}
     return [{**told, **row} for row in scores(found, verdicts.payoff()[test], rho=RHO)]
 
 

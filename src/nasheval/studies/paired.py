@@ -1,7 +1,8 @@
 """Methods against ours, test prompt by test prompt: tables, bars and a figure for studies with several test sets.
 
-Rows are those of `contest.scores`, one for each method and test set. Test sets hold different prompts (`repeats` says
-how far not), so that their means are averaged and their standard errors add up in squares.
+Rows are those of `contest.scores`, one for each method and test set. Test sets hold different prompts, so that their
+means are averaged and their standard errors add up in squares. Prompts tested twice count as one: by `repeats`,
+where test sets overlap, and by `split`, where other seeds test the same ones again.
 """
 
 from __future__ import annotations
@@ -52,9 +53,10 @@ class Mean:
 
 def together(rows: Rows, column: str) -> Mean:
     """Return the mean of a column over test sets, with its standard error over test prompts."""
-    errors, inflation = rows.values(f"{column}_se"), rows.values("repeats")
-    worst = float(inflation.max(initial=1.0)) if len(rows) > 1 else 1.0
-    return Mean(rows.mean(column), float(np.sqrt(worst * (errors**2).sum()) / max(len(errors), 1)))
+    errors, splits = rows.values(f"{column}_se"), len(rows.distinct("split"))
+    overlap = float(rows.values("repeats").max(initial=1.0)) if splits > 1 else 1.0
+    again = len(rows) / splits if splits else 1.0
+    return Mean(rows.mean(column), float(np.sqrt(overlap * again * (errors**2).sum()) / max(len(errors), 1)))
 
 
 def overview(rows: Rows, title: str, *, note: str = "", paper: Mapping[str, tuple[str, ...]] | None = None) -> Table:

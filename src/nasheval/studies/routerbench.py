@@ -145,15 +145,15 @@ def cells(scale: Scale) -> list[Cell]:
 def run(cell: Cell) -> list[Row]:
     """Score every method on one test set."""
     bench = Bench.read()
-    n = bench.contexts.num_rows
-    test = windows(n, cell["test"])[cell["seed"] % SPLITS]
+    n, split = bench.contexts.num_rows, cell["seed"] % SPLITS
+    test = windows(n, cell["test"])[split]
     train = np.setdiff1d(np.arange(n), test)[: cell["train"]]
     contexts, payoff = bench.contexts.take(test), bench.payoff()[test]
     found = lotteries(
         bench.log(train, cell["seed"]), contexts, rho=RHO, seed=cell["seed"], groups=GROUP,
         paper={"propensity": "known"},
     )  # fmt: skip
-    told: Row = {"seed": cell["seed"], "repeats": repeats(n, cell["test"])}
+    told: Row = {"seed": cell["seed"], "split": split, "repeats": repeats(n, cell["test"])}
     scored = [{**told, **row} for row in scores(found, payoff, rho=RHO)]
     return scored + [{"seed": cell["seed"], **row} for row in _frequencies(bench.agents, contexts, payoff, found[OURS])]
 
