@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 from itertools import combinations
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +19,8 @@ from nasheval.studies.rows import Row
 from nasheval.studies.simulated import RHO, Truth
 from nasheval.studies.study import Cell
 
+Step = Callable[[], object]
+Name = TypeVar("Name")
 NETWORK, PAYOFFS, EXACT = "paper's network", "paper's payoffs", "our solver"
 ALL, BY_SIZE = "all supports", "supports, smallest first"
 OUR_NETWORK, OUR_PAYOFFS, OUR_EXACT = "our network", "our payoffs", "our solver on our payoffs"
@@ -63,21 +65,26 @@ def _on_supports(A: Floats, rho: float, support: Any) -> tuple[Floats, Floats]:
 def timings(cell: Cell) -> list[Row]:
     """Return a row for each number of agents, batch size and step: the milliseconds a context.
 
+    A round goes through all of them, so that what else the machine does meanwhile spoils a round and not a column.
     Columns: part, agents, batch (contexts a call), step, ms.
 
     Args:
         cell: its settings name `sizes` (numbers with commas), `n` contexts to learn from, `batch`, `rounds`, `seed`.
     """
-    rows: list[Row] = []
+    work: dict[tuple[int, int, str], Step] = {}
+    batches = 1, int(cell["batch"])
     for agents in map(int, cell["sizes"].split(",")):
         models = fitted(agents, cell["n"], cell["seed"])
-        contexts = ne.SyntheticWorld(seed=cell["seed"], agents=agents).test_contexts(cell["batch"])
-        search = enumerations(models[0].payoff(contexts), cell["rounds"])
-        for batch in (1, cell["batch"]):
-            found = medians(steps(*models, contexts[:batch]), cell["rounds"])
-            told = {name: ms / batch for name, ms in found.items()} | search
-            common: Row = {"part": "runtime", "agents": agents, "batch": batch}
-            rows += [{**common, "step": name, "ms": ms} for name, ms in told.items()]
+        contexts = ne.SyntheticWorld(seed=cell["seed"], agents=agents).test_contexts(batches[1])
+        for batch in batches:
+            work |= {(agents, batch, name): step for name, step in steps(*models, contexts[:batch]).items()}
+        work |= {(agents, 0, name): step for name, step in enumerations(models[0].payoff(contexts)).items()}
+    rows: list[Row] = []
+    for (agents, batch, name), ms in medians(work, cell["rounds"]).items():
+        common: Row = {"part": "runtime", "agents": agents, "step": name}
+        rows += [
+            {**common, "batch": b, "ms": ms / (batch or ENUMERATED[name])} for b in ([batch] if batch else batches)
+        ]
     return rows
 
 
@@ -99,7 +106,7 @@ def fitted(agents: int, n: int, seed: int) -> tuple[ne.NashEval, ne.NashEval]:
     )
 
 
-def steps(printed: ne.NashEval, ours: ne.NashEval, contexts: Floats) -> dict[str, Callable[[], object]]:
+def steps(printed: ne.NashEval, ours: ne.NashEval, contexts: Floats) -> dict[str, Step]:
     """Return what an answer at some contexts may take, by name."""
     games, our_games, omega = printed.payoff(contexts), ours.payoff(contexts), ne.L2(RHO)
     return {
@@ -112,24 +119,20 @@ def steps(printed: ne.NashEval, ours: ne.NashEval, contexts: Floats) -> dict[str
     }
 
 
-def enumerations(games: Floats, rounds: int) -> dict[str, float]:
-    """Return the milliseconds a game of both enumerations; none for more than 15 agents, which would take for ever."""
+def enumerations(games: Floats) -> dict[str, Step]:
+    """Return both enumerations, by name; none for more than 15 agents, which would take for ever."""
     if games.shape[1] > _MOST:
         return {}
-    part = {name: games[:count] for name, count in ENUMERATED.items()}
-    found = medians(
-        {
-            ALL: lambda: [enumerated(A) for A in part[ALL]],
-            BY_SIZE: lambda: [enumerated(A, stop=True) for A in part[BY_SIZE]],
-        },
-        rounds,
-    )
-    return {name: ms / len(part[name]) for name, ms in found.items()}
+    all_of, by_size = (np.resize(games, (count, *games.shape[1:])) for count in ENUMERATED.values())
+    return {
+        ALL: lambda: [enumerated(A) for A in all_of],
+        BY_SIZE: lambda: [enumerated(A, stop=True) for A in by_size],
+    }
 
 
-def medians(steps: Mapping[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+def medians(steps: Mapping[Name, Step], rounds: int) -> dict[Name, float]:
     """Return the median milliseconds of each step over rounds in turn, after one that does not count."""
-    seen: dict[str, list[float]] = {name: [] for name in steps}
+    seen: dict[Name, list[float]] = {name: [] for name in steps}
     for number in range(rounds + 1):
         for name, step in steps.items():
             start = time.perf_counter()
