@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import nasheval as ne
 from nasheval.nuisance.crossfit import make_folds
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters import Voters
+from nasheval.nuisance.voters_network import slopes_of
 from nasheval.nuisance.voters_plan import batch_for, epochs_for, hidden_for, splits
 from nasheval.nuisance.voters_records import questions_of, tables_of
 
@@ -92,7 +95,8 @@ def test_progress_ends_at_one():
 
 def test_the_rules_grow_with_the_log():
     assert [hidden_for(n) for n in (100, 10_000, 100_000, 1_000_000)] == [(64,), (128,), (128, 128), (256, 256)]
-    assert [batch_for(n) for n in (10, 3_000, 16_000, 10**6)] == [32, 128, 512, 512]
+    assert [batch_for(n, n) for n in (10, 3_000, 16_000, 10**6)] == [32, 128, 512, 512]
+    assert [batch_for(200, 200 * each) for each in (1, 3, 80)] == [32, 16, 8]
     assert [epochs_for(n) for n in (10, 16_000, 10**6)] == [30, 10, 6]
 
 
@@ -120,6 +124,48 @@ def test_equal_answers_at_a_context_are_one_row():
         ([0, 1], 0, 5.0, 1), ([0, 1], 0, 7.0, 3), ([1, 0], 0, 3.0, 1), ([1, 0], 0, 6.0, 1), ([1, 2], 1, 15.0, 2)
     ]  # fmt: skip
     assert table.offsets.tolist() == [0, 2, 5]
+
+
+def wide(rng, n, each, inputs):
+    """A log of `each` duels of three agents at each of n contexts, whose first input alone tells, and the truth."""
+    x = rng.uniform(-2, 2, size=(n, inputs))
+    utility = np.stack([np.sin(2 * x[:, 0]), np.cos(2 * x[:, 0]), np.zeros(n)], axis=1)
+    context = np.repeat(np.arange(n), each)
+    j, k = np.array([(0, 1), (0, 2), (1, 2)])[rng.integers(3, size=n * each)].T
+    margin = np.tanh(1.5 * (utility[:, [0, 0, 1]] - utility[:, [1, 2, 2]]))
+    won = rng.random(n * each) < 1 / (1 + np.exp(-3 * (utility[context, j] - utility[context, k])))
+    said = [ne.partition.duel("abc"[a], "abc"[b], "abc"[a if w else b]) for a, b, w in zip(j, k, won, strict=True)]
+    return ne.Feedback.from_partitions(x, said, agents="abc", context_of=context), margin
+
+
+@pytest.mark.parametrize("each", [9, 20])  # every rung in full, and trials
+def test_inputs_that_tell_nothing_are_found_out(each):
+    log, margin = wide(np.random.default_rng(3), 160, each, inputs=8)
+    fold = make_folds(log, 2, seed=0)
+
+    def error(models, X):
+        return np.sqrt(np.mean([(models.predict(X, f)[fold == f] - margin[fold == f]) ** 2 for f in range(2)]))
+
+    alike = min(error(*fitted(log, Voters(weight_decay=decay))) for decay in (0.3, 1.0))
+    models, X = fitted(log)
+    assert error(models, X) < 0.8 * alike
+    reach = np.linalg.norm(models.parameters["hidden_0"], axis=-1)
+    assert (reach[..., 0] > 2 * reach[..., 1:].max(axis=-1)).all()
+
+
+def test_slopes_are_those_of_the_margins():
+    log = ne.SyntheticWorld(seed=70).feedback("pairwise", voters=3, n=400)
+    models, X = fitted(log, Voters(voters=3, weight_decay=0.05, epochs=8, members=1))
+    p = {name: values[:, 0] for name, values in models.parameters.items()}
+    found = slopes_of(p, X.network, [np.arange(400)] * 2, models.shape)
+    for fold in range(2):
+        squares = []
+        for column in range(X.network.shape[1]):
+            step = np.zeros(X.network.shape[1], np.float32)
+            step[column] = 0.01
+            after, before = (models.predict(replace(X, network=X.network + side * step), fold) for side in (1, -1))
+            squares.append((((after - before) / 0.02) ** 2).mean())
+        np.testing.assert_allclose(found[fold] ** 2 / 16, squares, rtol=0.3)
 
 
 @pytest.mark.skipif("not __import__('torch').cuda.is_available()", reason="no CUDA device here")

@@ -44,7 +44,8 @@ class Voters:
         voters: number of latent voters.
         hidden: widths of the network's hidden layers.
         epochs: passes over the contexts; the best one on held-out contexts is kept, the pooled model if none is better.
-        weight_decay: how fast weights shrink toward the pooled model.
+        weight_decay: how fast weights shrink toward the pooled model, whatever the input; None also finds out which
+            inputs matter.
         context_weights: whether the shares of the voters depend on the context. On the worlds with known truth they
             should not: exploitability was 1.2 to 1.4 times as high.
         members: models a fold, whose answers are averaged; each holds out contexts of its own.
@@ -103,12 +104,13 @@ class Voters:
     def _plan(self, log: Log, asked: Bools, effort: Effort) -> Plan:
         contexts = int(asked.sum(axis=1).mean()) if len(asked) else 0
         told = np.bincount(log.context_of, log.records.sizes - 1.0, log.n_contexts)
+        comparisons = float((asked * told).sum(axis=1).mean()) if len(asked) else 0.0
         members = self.members or (5 if contexts <= FEW else 1)
         epochs = epochs_for(contexts) if self.epochs is None else self.epochs
-        hidden = tuple(self.hidden or hidden_for(float((asked * told).sum(axis=1).mean())))
+        hidden = tuple(self.hidden or hidden_for(comparisons))
         schedule = Schedule(
             epochs=epochs if contexts else 0,
-            batch=self.batch or batch_for(contexts),
+            batch=self.batch or batch_for(contexts, comparisons),
             rate=self.rate,
             device=effort.device,
             threads=_threads(effort.n_jobs) if max(hidden) > _SMALL else 1,

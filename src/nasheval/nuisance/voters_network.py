@@ -31,6 +31,7 @@ FIXED = ("pooled",)
 DECAYED = ("hidden", "head", "taste")
 _GAIN = 2.0  # of the last hidden layer: lets utilities grow fast from a head that starts at zero
 _OUT = -1e4  # log of a weight that is zero
+_SLOPES = (256, 16)  # contexts, and pairs at each, of which the slopes are taken
 
 
 @dataclass(frozen=True)
@@ -69,7 +70,7 @@ def initial(
     Args:
         rngs: one a model.
         voters: (models,) number of voters.
-        spread: (models,) root mean square length of the contexts.
+        spread: (models,) root mean square length of the contexts, relevance counted in.
         pooled: (models, K).
         tie: (models, T).
     """
@@ -140,7 +141,35 @@ def forward_one(p: dict[str, Floats], x: Floats, shape: Shape) -> tuple[Floats, 
     return np.ascontiguousarray(u.transpose(1, 0, 2)), weight / weight.sum(axis=0), out[K * V + K]
 
 
-def spread_of(x: Floats, seen: list[Ints]) -> Floats:
-    """Return (models,) the root mean square length of the contexts that each model may see."""
-    squares = (x.astype(np.float64) ** 2).sum(axis=1)
-    return np.array([max(np.sqrt(squares[rows].mean()), 1e-3) if len(rows) else 1.0 for rows in seen])
+def spread_of(x: Floats, relevance: Floats, seen: list[Ints]) -> Floats:
+    """Return (models,) the root mean square length of the contexts that each model may see, relevance counted in.
+
+    Args:
+        relevance: (models, inputs).
+    """
+    squares = x.astype(np.float64) ** 2
+    found = [
+        squares[rows].mean(axis=0) @ scale**2 if len(rows) else 1.0 for rows, scale in zip(seen, relevance, strict=True)
+    ]
+    return np.maximum(np.sqrt(found), 1e-3)
+
+
+def slopes_of(parameters: dict[str, Floats], x: Floats, seen: list[Ints], shape: Shape) -> Floats:
+    """Return (models, inputs) how strongly the population's margins change with each input: root mean squares.
+
+    They are taken at some of the contexts that each model may see. Every context draws pairs and gives each a random
+    sign, so that the squares of one backward pass are on average those of its pairs, added.
+    """
+    import torch
+
+    rng, (contexts, pairs) = np.random.default_rng(0), _SLOPES
+    rows = np.stack([np.resize(rng.permutation(part), contexts) for part in seen])
+    at = torch.from_numpy(x[rows]).requires_grad_()
+    u, log_weight, _ = forward({name: torch.from_numpy(value) for name, value in parameters.items()}, at, shape)
+    first = rng.integers(shape.agents, size=(*rows.shape, pairs, 1))
+    second = (first + rng.integers(1, shape.agents, size=first.shape)) % shape.agents
+    j, k = (torch.from_numpy(side).expand(-1, -1, -1, shape.voters) for side in (first, second))
+    margin = (torch.tanh((u.gather(2, j) - u.gather(2, k)) / 2) * log_weight.exp().unsqueeze(2)).sum(-1)
+    signs = torch.from_numpy(rng.choice(np.float32([-1, 1]), margin.shape))
+    (slope,) = torch.autograd.grad((margin * signs).sum(), at)
+    return np.asarray(slope.square().mean(1).sqrt().numpy(), np.float64)

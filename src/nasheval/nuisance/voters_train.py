@@ -31,6 +31,7 @@ class Task:
         tie: (T,) log tie weights to start at.
         voters: number of voters.
         weight_decay: how fast its weights shrink toward the pooled model, a unit of learning rate.
+        relevance: (inputs,) what each input is multiplied by.
         dropout: share of the last hidden layer that is dropped.
         seed: of all it draws.
         group: tasks of one group share their best epoch.
@@ -42,6 +43,7 @@ class Task:
     tie: Floats
     voters: int
     weight_decay: float
+    relevance: Floats
     dropout: float
     seed: tuple[int, ...]
     group: int
@@ -122,8 +124,9 @@ class _Trainer:
         seed = int(np.random.SeedSequence(tasks[0].seed).generate_state(1)[0])
         self.noise = torch.Generator(self.device).manual_seed(seed)
         voters, pooled = np.array([t.voters for t in tasks]), np.stack([t.pooled for t in tasks])
-        spread, tie = spread_of(data.x, [t.fit for t in tasks]), np.stack([t.tie for t in tasks])
-        start = initial(shape, self.rngs, voters, spread, pooled, tie)
+        tie, relevance = np.stack([t.tie for t in tasks]), np.stack([t.relevance for t in tasks])
+        start = initial(shape, self.rngs, voters, spread_of(data.x, relevance, [t.fit for t in tasks]), pooled, tie)
+        self.relevance = self._put(relevance.astype(np.float32)).unsqueeze(1)
         self.p = {name: self._put(values) for name, values in start.items()}
         self.free = {name: p.requires_grad_() for name, p in self.p.items() if name not in FIXED}
         self.best = {name: self._put(values) for name, values in pooled_only(start).items()}
@@ -163,6 +166,7 @@ class _Trainer:
             loss, epoch = np.where(better, now, loss), np.where(better, number, epoch)
             self._keep(better)
             advance(1.0 / self.schedule.epochs)
+        self.best["hidden_0"] *= self.relevance.mT  # so what is returned reads the inputs as they are
         return Trained({name: p.cpu().numpy() for name, p in self.best.items()}, loss, pooled_loss, epoch)
 
     def _check_steps(self) -> int:
@@ -223,7 +227,7 @@ class _Trainer:
         if dropout and bool((self.keep < 1).any()):
             draw = torch.rand(models, width, self.shape.hidden[-1], generator=self.noise, device=self.device)
             noise = (draw < self.keep) / self.keep
-        u, log_weight, lean = forward(p, x, self.shape, noise)
+        u, log_weight, lean = forward(p, x * self.relevance, self.shape, noise)
         K, V = self.shape.agents, self.shape.voters
         u, lean = u.reshape(-1, V), lean.reshape(-1)
         for table, rows, records in zip(self.tables, batch.rows, batch.records, strict=True):
