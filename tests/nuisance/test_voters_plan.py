@@ -138,17 +138,17 @@ def wide(rng, n, each, inputs):
     return ne.Feedback.from_partitions(x, said, agents="abc", context_of=context), margin
 
 
-@pytest.mark.parametrize("each", [9, 20])  # every rung in full, and trials
-def test_inputs_that_tell_nothing_are_found_out(each):
-    log, margin = wide(np.random.default_rng(3), 160, each, inputs=8)
+@pytest.mark.parametrize("n", [200, 600])  # every rung in full, and trials
+def test_inputs_that_tell_nothing_are_found_out(n):
+    log, margin = wide(np.random.default_rng(3), n, 9, inputs=6)
     fold = make_folds(log, 2, seed=0)
 
     def error(models, X):
-        return np.sqrt(np.mean([(models.predict(X, f)[fold == f] - margin[fold == f]) ** 2 for f in range(2)]))
+        found = [models.predict(X, f)[fold == f] - margin[fold == f] for f in range(2)]
+        return np.sqrt((np.concatenate(found) ** 2).mean())
 
-    alike = min(error(*fitted(log, Voters(weight_decay=decay))) for decay in (0.3, 1.0))
-    models, X = fitted(log)
-    assert error(models, X) < 0.8 * alike
+    alike, (models, X) = fitted(log, Voters(voters=2, weight_decay=0.3)), fitted(log, Voters(voters=2))
+    assert error(models, X) < 0.7 * error(*alike)
     reach = np.linalg.norm(models.parameters["hidden_0"], axis=-1)
     assert (reach[..., 0] > 2 * reach[..., 1:].max(axis=-1)).all()
 

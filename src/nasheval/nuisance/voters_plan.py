@@ -10,7 +10,8 @@ The rule, by the number of comparisons a model learns from (a record of s agents
 
 Weight decay, then the relevance of the inputs, then the number of voters climb a ladder and stay where the held-out
 likelihood is best. Each rung must earn its place: it is judged by single models, but what is used is the mean over
-folds and members, which shrinks by itself; so of two rungs about as good the freer is the better.
+folds and members, which shrinks by itself; so of two rungs about as good the freer is the better, unless answers are
+so few that more shrinking is the safer.
 
 Relevance multiplies each input by how strongly the margins of the model found so far change with it (the diagonal of
 the average gradient outer product of Radhakrishnan et al., Science 2024). A network that starts with all inputs alike
@@ -27,6 +28,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
@@ -43,6 +45,7 @@ FEW = 1_000  # contexts up to which a fold has several members
 _FEW_ANSWERS = 2_000  # answers up to which, with few contexts, every rung is trained in full
 _TRIAL_FIT, _TRIAL_CHECK, _TRIAL_EPOCHS = 2_048, 2_048, 12
 _EARNED = 0.003  # share of the held-out loss by which a rung must be better than the one below it
+_EARNED_FEW = 0.01  # where every rung is trained in full, the relevance of inputs must earn this: 300 answers mislead
 _TRIAL_SHARE = 0.15  # of the progress bar, a ladder's
 
 
@@ -159,8 +162,9 @@ class Workshop:
 
     def _climbs(self, voters: int | None, weight_decay: float | None) -> list[Climb]:
         """Return the ladders to climb; relevance goes with weight decay, for both say how far to trust an input."""
-        climbs: list[Climb] = [_decays] * (weight_decay is None)
-        climbs += [_relevance] * (weight_decay is None and self.data.x.shape[1] > 1)
+        freer, proof = (0.0, _EARNED_FEW) if self.few else (_EARNED, _EARNED)
+        climbs: list[Climb] = [partial(_decays, freer=freer)] * (weight_decay is None)
+        climbs += [partial(_relevance, freer=freer, proof=proof)] * (weight_decay is None and self.data.x.shape[1] > 1)
         return climbs + [_voters] * (voters is None)
 
     def _slopes(self, shape: Shape, trained: Trained) -> Floats:
@@ -221,16 +225,16 @@ class Workshop:
         )
 
 
-def _decays(recipe: Recipe, slopes: Floats) -> list[Rung]:
-    return [(replace(recipe, weight_decay=decay), _EARNED * rung) for rung, decay in enumerate(DECAYS)]
+def _decays(recipe: Recipe, slopes: Floats, *, freer: float) -> list[Rung]:
+    return [(replace(recipe, weight_decay=decay), freer * rung) for rung, decay in enumerate(DECAYS)]
 
 
-def _relevance(recipe: Recipe, slopes: Floats) -> list[Rung]:
+def _relevance(recipe: Recipe, slopes: Floats, *, freer: float, proof: float) -> list[Rung]:
     """All inputs alike, or by their slopes, of mean square one; less shrinking may then do."""
     size = float(np.sqrt((slopes**2).mean()))
     by_slope = replace(recipe, relevance=tuple((slopes / size).tolist()) if size > 0 else ())
     less = replace(by_slope, weight_decay=0.3 * recipe.weight_decay)
-    return [(recipe, 0.0), (less, _EARNED), (by_slope, 2 * _EARNED)]
+    return [(recipe, 0.0), (less, proof), (by_slope, proof + freer)]
 
 
 def _voters(recipe: Recipe, slopes: Floats) -> list[Rung]:
