@@ -121,7 +121,7 @@ def test_a_split_is_scored_on_prompts_it_has_not_seen(folder, monkeypatch):
         return guessed(log, contexts)
 
     monkeypatch.setattr(oa, "lotteries", methods)
-    cell = oa.Cell("six/1", {"panel": "six", "seed": 1, "test": 10, "train": None})
+    cell = oa.Cell("six/1", {"panel": "six", "seed": 1, "test": 10, "train": None, "logs": 1})
     rows = Rows(oa.run(cell))
     assert set(seen["log"].contexts["text"].to_pylist()).isdisjoint(seen["contexts"]["text"].to_pylist())
     assert (seen["log"].n_contexts, seen["contexts"].num_rows) == (N - 10, 10)
@@ -129,6 +129,24 @@ def test_a_split_is_scored_on_prompts_it_has_not_seen(folder, monkeypatch):
     assert rows.where(method=OURS).mean("excess") == 0
     truth = oa.Verdicts.read("six").payoff()[windows(N, 10)[1]]
     assert rows.where(method=UNIFORM).mean("exploitability") == pytest.approx(truth.mean(axis=2).max(axis=1).mean())
+
+
+def test_what_several_logs_do_is_averaged_prompt_by_prompt(folder, monkeypatch):
+    logs = []
+
+    def methods(log, contexts, **options):
+        logs.append(log)
+        picked = np.eye(6)[np.full(contexts.num_rows, len(logs))]
+        return guessed(log, contexts) | {MAXIMAL: picked}
+
+    monkeypatch.setattr(oa, "lotteries", methods)
+    rows = Rows(oa.run(oa.Cell("six/0", {"panel": "six", "seed": 0, "test": 10, "train": None, "logs": 2})))
+    assert not logs[0].equals(logs[1])
+    truth = oa.Verdicts.read("six").payoff()[windows(N, 10)[0]]
+    each = (truth[:, :, 1].max(axis=1) + truth[:, :, 2].max(axis=1)) / 2
+    found = rows.where(method=MAXIMAL)
+    assert found.mean("exploitability") == pytest.approx(each.mean())
+    assert found.mean("exploitability_se") == pytest.approx(each.std(ddof=1) / np.sqrt(10))
 
 
 def test_the_whole_study_on_small_data(folder, tmp_path, monkeypatch):
@@ -145,7 +163,7 @@ def test_the_whole_study_on_small_data(folder, tmp_path, monkeypatch):
 
 
 def test_quick_fits_every_method_in_earnest(folder):
-    rows = Rows(oa.run(oa.Cell("six/0", {"panel": "six", "seed": 0, "test": 10, "train": 12})))
+    rows = Rows(oa.run(oa.Cell("six/0", {"panel": "six", "seed": 0, "test": 10, "train": 12, "logs": 1})))
     assert set(BASELINES) < set(rows.distinct("method"))
     assert all(0 <= row["exploitability"] <= 1 for row in rows)
 

@@ -98,7 +98,8 @@ def scores(lotteries: Mapping[str, Floats], payoff: Floats, *, rho: float = 1e-3
     over contexts; excess, the exploitability above ours, with its paired standard error.
 
     Args:
-        lotteries: (n, K) of each method.
+        lotteries: (n, K) of each method; or (logs, n, K), learned from several logs: what they do at a context is
+            averaged first, so that standard errors are over contexts all the same.
         payoff: (n, K, K) the truth.
         rho: of the reference equilibrium.
     """
@@ -114,7 +115,8 @@ def scores(lotteries: Mapping[str, Floats], payoff: Floats, *, rho: float = 1e-3
         }
         row: Row = {"method": name}
         for column, values in columns.items():
-            row |= {column: float(values.mean()), f"{column}_se": standard_error(values)}
+            each = values.reshape(-1, len(payoff)).mean(axis=0)
+            row |= {column: float(each.mean()), f"{column}_se": standard_error(each)}
         rows.append(row)
     return rows
 
