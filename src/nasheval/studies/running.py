@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import platform
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -28,11 +29,13 @@ class Done:
         cell: what was asked.
         rows: what came out.
         seconds: how long it took.
+        machine: where.
     """
 
     cell: Cell
     rows: Sequence[Row]
     seconds: float
+    machine: str
 
 
 @dataclass(frozen=True)
@@ -44,12 +47,14 @@ class Finished:
         scale: how much of it.
         rows: of all cells, in the order of the cells.
         seconds: of all cells together, those of earlier sittings too.
+        machines: where they ran.
     """
 
     study: Study
     scale: Scale
     rows: Rows
     seconds: float
+    machines: tuple[str, ...]
 
 
 def work_off(
@@ -77,7 +82,8 @@ def work_off(
             done[one.cell.key] = one
             begin(one.cell.key)(1.0)
     kept = [done[cell.key] for cell in cells]
-    return Finished(study, scale, Rows([row for one in kept for row in one.rows]), sum(one.seconds for one in kept))
+    rows, machines = Rows([row for one in kept for row in one.rows]), dict.fromkeys(one.machine for one in kept)
+    return Finished(study, scale, rows, sum(one.seconds for one in kept), tuple(machines))
 
 
 def finished_cells(path: Path) -> dict[str, Done]:
@@ -86,14 +92,17 @@ def finished_cells(path: Path) -> dict[str, Done]:
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
             told = json.loads(line)
-            found[told["key"]] = Done(Cell(told["key"], told["settings"]), told["rows"], told["seconds"])
+            found[told["key"]] = Done(
+                Cell(told["key"], told["settings"]), told["rows"], told["seconds"], told["machine"]
+            )
         except (ValueError, KeyError, TypeError):
             continue
     return found
 
 
 def _line(one: Done) -> str:
-    told = {"key": one.cell.key, "settings": dict(one.cell.settings), "seconds": one.seconds, "rows": one.rows}
+    told = {"key": one.cell.key, "settings": dict(one.cell.settings), "seconds": one.seconds, "machine": one.machine}
+    told["rows"] = one.rows
     return "\n" + json.dumps(told) + "\n"  # what an interruption tore off stays a line of its own
 
 
@@ -118,7 +127,8 @@ def _elsewhere(task: tuple[str, Cell]) -> Done:
 def _timed(study: Study, cell: Cell) -> Done:
     start = time.perf_counter()
     rows = list(study.run(cell))
-    return Done(cell, rows, time.perf_counter() - start)
+    machine = f"{os.cpu_count()} {platform.machine()} cores, Python {platform.python_version()}"
+    return Done(cell, rows, time.perf_counter() - start, machine)
 
 
 @contextmanager

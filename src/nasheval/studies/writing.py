@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
-import platform
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from importlib.resources import as_file, files
@@ -77,7 +75,7 @@ def write(finished: Finished, folder: Path) -> Report:
         "seeds": ", ".join(seeds),
         "seconds": round(finished.seconds, 1),
         "version": __version__,
-        "machine": f"{os.cpu_count()} {platform.machine()} cores, Python {platform.python_version()}",
+        "machine": "; ".join(finished.machines),
     }
     tables, claims = tuple(study.tables(rows)), tuple(study.claims(rows))
     report = Report(study.name, study.title, study.paper, settings, tables, claims)
