@@ -45,9 +45,11 @@ def keep(name: str, folder: Path) -> None:
     shutil.rmtree(KEPT / name, ignore_errors=True)
     (KEPT / name).mkdir(parents=True)
     FIGURES.mkdir(exist_ok=True)
+    for old in figures_of(name):
+        old.unlink()
     for file in sorted(folder.iterdir()):
         if file.suffix == ".png":
-            shutil.copy(file, FIGURES / file.name)
+            shutil.copy(file, FIGURES / (file.name if file.stem == name else f"{name}-{file.name}"))
         elif file.name in (RESULTS, "rows.csv") and file.stat().st_size <= LARGEST:
             shutil.copy(file, KEPT / name / file.name)
 
@@ -61,17 +63,21 @@ def page() -> str:
 def section(report: Report) -> str:
     """Return one study: what was done, what came out, what to make of it."""
     module = import_module(f"nasheval.studies.{report.name}")
-    figures = sorted(path.name for path in FIGURES.glob(f"{report.name}*.png"))
     remarks = REMARKS / f"{report.name}.md"
     head, _, body = report.markdown().partition("\n\n")
     parts = [
         f"## {report.name}: {head.removeprefix('### ')}",
         inspect.getdoc(module) or "",
         body.strip(),
-        *(f"![{report.title}](figures/{name})" for name in figures),
+        *(f"![{report.title}](figures/{path.name})" for path in figures_of(report.name)),
         *([remarks.read_text(encoding="utf-8").strip()] if remarks.exists() else []),
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
+
+
+def figures_of(name: str) -> list[Path]:
+    """Return the figures of a study in the docs."""
+    return sorted([*FIGURES.glob(f"{name}.png"), *FIGURES.glob(f"{name}-*.png")])
 
 
 if __name__ == "__main__":

@@ -12,12 +12,14 @@ import numpy as np
 import nasheval as ne
 from nasheval.arrays import Floats
 from nasheval.studies.contest import (
+    BEST_SINGLE,
     BT_DEBIASED,
     BT_PLUG_IN,
     MAXIMAL,
     OURS,
     PLUG_IN,
     PLURALISTIC,
+    POOLED_BT,
     PRINTED,
     ROBUST,
     lotteries,
@@ -155,6 +157,8 @@ def figures(rows: Rows) -> dict[str, object]:
     figure, axes = panels(1, 1, width=6.4, height=4.4)
     ax = axes[0, 0]
     for method in rows.distinct("method"):
+        if method in (POOLED_BT, BEST_SINGLE):  # the same agent as the maximal lottery's
+            continue
         mine = rows.where(method=method)
         look = style(method) | {"lw": 0, "marker": "_"} if method == FLOOR else style(method) | {"lw": 0}
         ax.errorbar(
