@@ -10,7 +10,7 @@ from nasheval.errors import InputError
 from nasheval.studies import oa
 from nasheval.studies.contest import BASELINES, MAXIMAL, OURS, UNIFORM
 from nasheval.studies.paired import Mean, differences, leading, together
-from nasheval.studies.prompts import drawn_pairs, prompt_table, repeats, windows
+from nasheval.studies.prompts import drawn_pairs, others, prompt_table, repeats, windows
 from nasheval.studies.rows import Rows
 from nasheval.studies.running import work_off
 from nasheval.studies.study import Scale
@@ -95,6 +95,12 @@ def test_windows_overlap_as_little_as_they_must():
     assert (count.min(), count.max(), (count == 2).sum()) == (1, 2, 5)
     assert repeats(95, 20) == pytest.approx((90 + 5 * 4) / 100)
     assert all(len(set(one)) == 20 for one in found)
+
+
+def test_others_are_spread_evenly():
+    assert others(10, np.array([0, 5])).tolist() == [1, 2, 3, 4, 6, 7, 8, 9]
+    assert others(10, np.array([0, 5]), 4).tolist() == [1, 3, 6, 8]
+    assert len(others(10, np.array([0, 5]), 20)) == 8
 
 
 def test_pairs_are_drawn_uniformly_and_once():

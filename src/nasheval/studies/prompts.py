@@ -46,6 +46,12 @@ def windows(n: int, size: int, splits: int = SPLITS) -> list[Ints]:
     return [order[(start + np.arange(size)) % n] for start in starts]
 
 
+def others(n: int, test: Ints, most: int | None = None) -> Ints:
+    """Return the prompts that are not tested, ascending; of more than `most`, so many evenly spaced ones."""
+    rest = np.setdiff1d(np.arange(n), test)
+    return rest if most is None or len(rest) <= most else rest[np.arange(most) * len(rest) // most]
+
+
 def repeats(n: int, size: int, splits: int = SPLITS) -> float:
     """Return by how much tests of the same prompt may raise the variance of a mean over all test sets, at most.
 

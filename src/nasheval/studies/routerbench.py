@@ -33,7 +33,7 @@ from nasheval.studies.figures import heatmap, panels
 from nasheval.studies.files import data_file
 from nasheval.studies.judges import tastes, verdicts
 from nasheval.studies.paired import differences, dots, leading, overview
-from nasheval.studies.prompts import FEATURES, SPLITS, drawn_pairs, prompt_table, repeats, windows
+from nasheval.studies.prompts import FEATURES, SPLITS, drawn_pairs, others, prompt_table, repeats, windows
 from nasheval.studies.rows import Row, Rows
 from nasheval.studies.study import Cell, Claim, Scale, Study, Table
 
@@ -41,7 +41,7 @@ FILE = "routerbench/scores_costs.parquet"
 RHO = 1e-3
 TEST, PAIRS = 500, 20
 GROUP = "eval_name"
-_QUICK_TRAIN = 60
+_QUICK_TRAIN = 30
 _COST = "|total_cost"
 # Table rq2-routerbench: exploitability, F1, game value against NashEval-debiased.
 _PAPER = {
@@ -147,7 +147,7 @@ def run(cell: Cell) -> list[Row]:
     bench = Bench.read()
     n, split = bench.contexts.num_rows, cell["seed"] % SPLITS
     test = windows(n, cell["test"])[split]
-    train = np.setdiff1d(np.arange(n), test)[: cell["train"]]
+    train = others(n, test, cell["train"])
     contexts, payoff = bench.contexts.take(test), bench.payoff()[test]
     found = lotteries(
         bench.log(train, cell["seed"]), contexts, rho=RHO, seed=cell["seed"], groups=GROUP,
