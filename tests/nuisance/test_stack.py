@@ -107,6 +107,19 @@ def test_learners_see_four_fifths_and_then_all():
     assert sum(told) == pytest.approx(1)
 
 
+def test_voters_are_held_out_whole():
+    log, voter = WORLD.feedback("pairwise", 3, 100, selection="one"), np.repeat(np.arange(25), 4)
+    known = type(log)(
+        log.agents, log.contexts, log.context_offsets, log.records.replace(voter=voter), given_design=log.how_designed,
+        voters=tuple(map(str, range(25))),
+    )  # fmt: skip
+    learner, train = Truth(), np.ones((1, 100), bool)
+    Stack([learner, Intercept()]).fit(known, features(known), train, Effort())
+    held = ~learner.seen[0][0]
+    assert held.sum() == 20
+    assert len(np.unique(voter[held])) == 5
+
+
 def test_the_truth_gets_the_weight():
     log = WORLD.feedback("pairwise", 3, 1500)
     stack = Stack([Intercept(), Truth(), Truth(0.5)])

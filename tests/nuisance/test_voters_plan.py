@@ -103,13 +103,32 @@ def test_the_rules_grow_with_the_log():
 def test_every_member_leaves_out_contexts_of_its_own():
     train = np.ones((2, 50), bool)
     train[0, :10] = False
-    found = splits(train, 5, seed=0)
+    found = splits(train, np.arange(50), 5, seed=0)
     assert len(found) == 10
     for fold in range(2):
         left = np.concatenate([check for _, check in found[fold * 5 : fold * 5 + 5]])
         assert sorted(left) == np.flatnonzero(train[fold]).tolist()
     for fit, check in found:
         assert not set(fit) & set(check)
+
+
+def test_members_leave_out_whole_units():
+    rng = np.random.default_rng(0)
+    train, unit = rng.random((2, 90)) < 0.8, rng.integers(20, size=90) * 3
+    found = splits(train, unit, 5, seed=0)
+    for fold, rows in enumerate(train):
+        mine = found[fold * 5 : fold * 5 + 5]
+        assert sorted(np.concatenate([check for _, check in mine])) == np.flatnonzero(rows).tolist()
+        for fit, check in mine:
+            assert not set(unit[fit]) & set(unit[check])
+            assert sorted([*fit, *check]) == np.flatnonzero(rows).tolist()
+
+
+def test_units_that_are_contexts_are_dealt_as_they_are_drawn():
+    rows = np.arange(30) % 3 > 0
+    order = np.random.default_rng((7, 1, 0)).permutation(np.flatnonzero(rows))
+    checks = [check for _, check in splits(rows[None], np.arange(30), 4, seed=7)]
+    np.testing.assert_array_equal(np.concatenate(checks), order)
 
 
 def test_equal_answers_at_a_context_are_one_row():

@@ -10,6 +10,7 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log
+from nasheval.feedback.splitting import units
 from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner
 from nasheval.nuisance.trees import held_out
 
@@ -68,7 +69,8 @@ class Stack:
         """Fit every learner twice on each training set, and the weights in between; see `Learner.fit`."""
         share = 0.5 / len(self.learners)
         part = replace(effort, advance=lambda done: effort.advance(done * share))
-        held = np.stack([_held_contexts(seen, [effort.seed, fold]) for fold, seen in enumerate(train)])
+        unit = units(log)
+        held = np.stack([_held_contexts(seen, unit, [effort.seed, fold]) for fold, seen in enumerate(train)])
         inner = [learner.fit(log, X, train & ~held, part) for learner in self.learners]
         chosen = [weigh(*_residuals(log, X, inner, held[fold], fold)) for fold in range(len(train))]
         del inner
@@ -77,23 +79,23 @@ class Stack:
         return StackModels(models, readonly(np.stack(weights)), readonly(np.stack(losses)))
 
 
-def _held_contexts(seen: Bools, seed: list[int]) -> Bools:
-    """Return (n_contexts,) a fifth of the training contexts."""
+def _held_contexts(seen: Bools, unit: Ints, seed: list[int]) -> Bools:
+    """Return (n_contexts,) a fifth of the training contexts, units whole."""
     held = np.zeros(len(seen), bool)
     contexts = np.flatnonzero(seen)
-    held[contexts] = held_out(contexts, np.random.default_rng(seed))
+    held[contexts] = held_out(unit[contexts], np.random.default_rng(seed))
     return held
 
 
 def _residuals(
     log: Log, X: Features, models: Sequence[FoldModels], held: Bools, fold: int
 ) -> tuple[Floats, Floats, Ints]:
-    """Return (rows, learners) z - mu at the held-out verdicts, their weights and their contexts."""
+    """Return (rows, learners) z - mu at the held-out verdicts, their weights and their units."""
     context = log.context_of[log.verdicts.record]
     rows = np.flatnonzero(held[context])
     at = (X, fold, context[rows], log.menus.column_of_verdict[rows])
     found = np.column_stack([log.verdicts.z[rows] - cells_of(one, *at) for one in models])
-    return found, log.records.weights[log.verdicts.record[rows]], context[rows]
+    return found, log.records.weights[log.verdicts.record[rows]], units(log)[context[rows]]
 
 
 def cells_of(models: FoldModels, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
@@ -110,19 +112,19 @@ def cells_of(models: FoldModels, X: Features, fold: int, rows: Ints, columns: In
     return found
 
 
-def weigh(residual: Floats, weight: Floats, context: Ints) -> tuple[Floats, Floats]:
+def weigh(residual: Floats, weight: Floats, unit: Ints) -> tuple[Floats, Floats]:
     """Return (learners,) weights of a stack and the learners' mean squared errors.
 
     Args:
         residual: (rows, learners) truth minus prediction, held out.
         weight: (rows,) weights.
-        context: (rows,) contexts, which are kept together when the stack is judged.
+        unit: (rows,) contexts or voters, which are kept together when the stack is judged.
     """
     n_learners = residual.shape[1]
     if not len(residual):
         return np.full(n_learners, 1 / n_learners), np.full(n_learners, np.nan)
     gram = _gram(residual, weight)
-    halves = [_gram(residual[half], weight[half]) for half in (context % 2 == 0, context % 2 == 1)]
+    halves = [_gram(residual[half], weight[half]) for half in (unit % 2 == 0, unit % 2 == 1)]
     stacked = sum(_value(simplex_weights(a), b) for a, b in (halves, halves[::-1]))
     single = sum(_value(_best(a), b) for a, b in (halves, halves[::-1]))
     weights = simplex_weights(gram) if stacked < single else _best(gram)

@@ -10,6 +10,7 @@ Parameters are arrays with a leading axis of models:
     logit                      (models, V) of the mixture weights
     tie                        (models, T) log tie weights, as in `Question`
     lean                       (models, V) each voter's lean to ties
+    named                      (models, names, V) while training: what each named voter adds to the logits
     pooled                     (models, K) pooled utilities: fixed; all of the above are penalised toward them
 
 so u_v(x, j) = pooled_j + taste_vj + shared_j(x) + own_vj(x): voters share their sense of quality and differ in taste.
@@ -61,7 +62,13 @@ class Shape:
 
 
 def initial(
-    shape: Shape, rngs: list[np.random.Generator], voters: Ints, spread: Floats, pooled: Floats, tie: Floats
+    shape: Shape,
+    rngs: list[np.random.Generator],
+    voters: Ints,
+    spread: Floats,
+    pooled: Floats,
+    tie: Floats,
+    names: int = 1,
 ) -> dict[str, Floats]:
     """Return parameters at which every model is the pooled one, up to the small differences that voters start with.
 
@@ -73,6 +80,7 @@ def initial(
         spread: (models,) root mean square length of the contexts, relevance counted in.
         pooled: (models, K).
         tie: (models, T).
+        names: voters who are told apart; 1 for none.
     """
     models, widths = len(rngs), (shape.inputs, *shape.hidden)
     drawn: dict[str, list[Floats]] = {}
@@ -87,6 +95,8 @@ def initial(
     parameters = {name: np.stack(parts) for name, parts in drawn.items()}
     parameters["head"] = np.zeros((models, shape.hidden[-1], shape.outputs))
     parameters["logit"] = np.where(np.arange(shape.voters) < voters[:, None], 0.0, _OUT)
+    if names > 1:
+        parameters["named"] = np.zeros((models, names, shape.voters))
     parameters |= {"tie": tie, "lean": np.zeros((models, shape.voters)), "pooled": pooled}
     return {name: np.ascontiguousarray(values, np.float32) for name, values in parameters.items()}
 
@@ -170,6 +180,6 @@ def slopes_of(parameters: dict[str, Floats], x: Floats, seen: list[Ints], shape:
     second = (first + rng.integers(1, shape.agents, size=first.shape)) % shape.agents
     j, k = (torch.from_numpy(side).expand(-1, -1, -1, shape.voters) for side in (first, second))
     margin = (torch.tanh((u.gather(2, j) - u.gather(2, k)) / 2) * log_weight.exp().unsqueeze(2)).sum(-1)
-    signs = torch.from_numpy(rng.choice(np.float32([-1, 1]), margin.shape))
+    signs = torch.from_numpy(rng.choice(np.array([-1, 1], np.float32), margin.shape))
     (slope,) = torch.autograd.grad((margin * signs).sum(), at)
     return np.asarray(slope.square().mean(1).sqrt().numpy(), np.float64)

@@ -12,8 +12,10 @@ from nasheval.arrays import Bools, Floats, Ints, offsets_of
 from nasheval.feedback.base import Log
 from nasheval.feedback.menus import ORDER, PARTIAL
 from nasheval.feedback.partition import Zero
+from nasheval.feedback.splitting import SEVERAL
 
 TIED_MENU = 6  # largest menu whose ties have a law of their own; E[Z] there takes 3^size steps
+_KNOWN = 300  # records from which on a voter may be told apart
 
 
 class Kind(IntEnum):
@@ -61,6 +63,7 @@ class Table:
         weight: (m,) of the answers; those that were given at a context more than once are one row.
         count: (m,) how many records gave them.
         offsets: (n_contexts + 1,) the answers at context i are offsets[i]:offsets[i + 1].
+        name: (m,) the number of who gave them; all 0 where nobody is told apart.
     """
 
     question: int
@@ -73,6 +76,7 @@ class Table:
     weight: Floats
     count: Ints
     offsets: Ints
+    name: Ints
 
 
 def questions_of(log: Log) -> list[Question]:
@@ -126,8 +130,25 @@ def _last(counts: Ints) -> Ints:
     return np.asarray((counts > 0).sum(axis=1) - 1)
 
 
-def tables_of(log: Log, questions: list[Question]) -> list[Table]:
-    """Lay all records out as tables; those that compare nothing (one censored block) are left out."""
+def names_of(log: Log) -> Ints:
+    """Return (n_records,) the number of who gave each, from 0; all 0 where voters should not be told apart.
+
+    They are where every voter is known and has hundreds of records, and there are so few that they are the population.
+    """
+    voter, nobody = log.records.voter, np.zeros(log.n_records, np.int64)
+    if voter is None or not len(voter) or (voter < 0).any():
+        return nobody
+    _, name, records = np.unique(voter, return_inverse=True, return_counts=True)
+    return np.asarray(name, np.int64) if len(records) < SEVERAL and records.min() >= _KNOWN else nobody
+
+
+def tables_of(log: Log, questions: list[Question], name: Ints | None = None) -> list[Table]:
+    """Lay all records out as tables; those that compare nothing (one censored block) are left out.
+
+    Args:
+        name: (n_records,) the number of who gave each, where they are told apart.
+    """
+    name = np.zeros(log.n_records, np.int64) if name is None else name
     number = {(question.size, question.form): q for q, question in enumerate(questions)}
     tables = []
     for rows, entries in log.records.by_size():
@@ -135,11 +156,11 @@ def tables_of(log: Log, questions: list[Question]) -> list[Table]:
         for asked in np.unique(form).tolist():
             here = np.flatnonzero(form == asked)
             q = number[entries.shape[1], asked]
-            tables += list(_tables(log, q, questions[q], rows[here], entries[here]))
+            tables += list(_tables(log, q, questions[q], rows[here], entries[here], name))
     return tables
 
 
-def _tables(log: Log, q: int, question: Question, rows: Ints, entries: Ints) -> Iterator[Table]:
+def _tables(log: Log, q: int, question: Question, rows: Ints, entries: Ints, name: Ints) -> Iterator[Table]:
     records = log.records
     order = np.argsort(records.block[entries], axis=1, kind="stable")
     agents, block = (np.take_along_axis(part[entries], order, axis=1) for part in (records.agent, records.block))
@@ -159,7 +180,7 @@ def _tables(log: Log, q: int, question: Question, rows: Ints, entries: Ints) -> 
         if question.kind == Kind.CENSORED and len(shape) == 1:
             continue
         context, weight = log.context_of[rows[here]], records.weights[rows[here]]
-        said = np.column_stack([context, agents[here], block[here], outcome[here]])
+        said = np.column_stack([context, agents[here], block[here], outcome[here], name[rows[here]]])
         first, weight, count = _merged(said, weight)
         here = here[first]
         yield Table(
@@ -173,6 +194,7 @@ def _tables(log: Log, q: int, question: Question, rows: Ints, entries: Ints) -> 
             weight=weight.astype(np.float32),
             count=count,
             offsets=offsets_of(np.bincount(context[first], minlength=log.n_contexts)),
+            name=name[rows[here]],
         )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, cos, pi
 from typing import Any
 
@@ -35,6 +35,7 @@ class Task:
         dropout: share of the last hidden layer that is dropped.
         seed: of all it draws.
         group: tasks of one group share their best epoch.
+        named: whether voters with names are told apart, where the data tell them apart.
     """
 
     fit: Ints
@@ -47,6 +48,7 @@ class Task:
     dropout: float
     seed: tuple[int, ...]
     group: int
+    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -99,11 +101,13 @@ class Data:
         x: (n_contexts, inputs) float32.
         tables: the records.
         questions: their questions.
+        shares: (names,) the share of the records of each voter who is told apart; one where nobody is.
     """
 
     x: Floats
     tables: list[Table]
     questions: list[Question]
+    shares: Floats = field(default_factory=lambda: np.ones(1))
 
 
 def train(
@@ -125,7 +129,9 @@ class _Trainer:
         self.noise = torch.Generator(self.device).manual_seed(seed)
         voters, pooled = np.array([t.voters for t in tasks]), np.stack([t.pooled for t in tasks])
         tie, relevance = np.stack([t.tie for t in tasks]), np.stack([t.relevance for t in tasks])
-        start = initial(shape, self.rngs, voters, spread_of(data.x, relevance, [t.fit for t in tasks]), pooled, tie)
+        start = initial(shape, self.rngs, voters, spread_of(data.x, relevance, [t.fit for t in tasks]), pooled, tie,
+                        len(data.shares))  # fmt: skip
+        self.named, self.shares = self._column([t.named for t in tasks]), self._put(data.shares.astype(np.float32))
         self.relevance = self._put(relevance.astype(np.float32)).unsqueeze(1)
         self.p = {name: self._put(values) for name, values in start.items()}
         self.free = {name: p.requires_grad_() for name, p in self.p.items() if name not in FIXED}
@@ -155,19 +161,34 @@ class _Trainer:
 
     def run(self, advance: Advance) -> Trained:
         check = list(_batches([t.check for t in self.tasks], self._check_steps(), self.data.tables))
-        pooled_loss = loss = self._losses(check, self.best)
+        pooled_loss = loss = self._losses(check, self._population(self.best))
         epoch = np.zeros(len(self.tasks), np.int64)
         for number in range(1, self.schedule.epochs + 1):
             shuffled = [rng.permutation(task.fit) for rng, task in zip(self.rngs, self.tasks, strict=True)]
             for step, batch in enumerate(_batches(shuffled, self.steps, self.data.tables)):
                 self._step(batch, (number - 1 + (step + 1) / self.steps) / self.schedule.epochs)
-            now = self._losses(check, self.p)
+            now = self._losses(check, self._population(self.p))
             better = self._improved(now, loss, pooled_loss)
             loss, epoch = np.where(better, now, loss), np.where(better, number, epoch)
             self._keep(better)
             advance(1.0 / self.schedule.epochs)
         self.best["hidden_0"] *= self.relevance.mT  # so what is returned reads the inputs as they are
-        return Trained({name: p.cpu().numpy() for name, p in self.best.items()}, loss, pooled_loss, epoch)
+        found = self._population(self.best)
+        return Trained({name: p.cpu().numpy() for name, p in found.items()}, loss, pooled_loss, epoch)
+
+    def _by_name(self, p: dict[str, Tensor]) -> Tensor:
+        """Return (models, names, V) logits of the latent voters behind each named one."""
+        return p["logit"].unsqueeze(1) + p["named"] * self.named
+
+    def _population(self, p: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return parameters that know no names: latent voters weigh what they do on average over the named ones."""
+        if "named" not in p:
+            return p
+        import torch
+
+        with torch.no_grad():
+            mean = torch.einsum("mnv,n->mv", torch.softmax(self._by_name(p), -1), self.shares)
+        return {name: values for name, values in p.items() if name != "named"} | {"logit": mean.clamp(min=1e-30).log()}
 
     def _check_steps(self) -> int:
         longest = max(len(t.check) for t in self.tasks)
@@ -197,6 +218,8 @@ class _Trainer:
         total = torch.zeros((), device=self.device)
         for losses, model in self._answers(batch, self.p, dropout=True):
             total = total + (losses * self.scale[model]).sum()
+        if "named" in self.free:  # a unit normal prior, in units of the mean loss: who says little is as all are
+            total = total + (self.free["named"].square().sum((1, 2)) * self.scale).sum() / (2 * self.steps)
         if total.requires_grad:
             total.backward()
             self._clip()
@@ -229,7 +252,10 @@ class _Trainer:
             noise = (draw < self.keep) / self.keep
         u, log_weight, lean = forward(p, x * self.relevance, self.shape, noise)
         K, V = self.shape.agents, self.shape.voters
-        u, lean = u.reshape(-1, V), lean.reshape(-1)
+        u, lean, by_name = u.reshape(-1, V), lean.reshape(-1), "named" in p
+        if by_name:
+            log_weight = torch.log_softmax(self._by_name(p), -1)
+        log_weight = log_weight.reshape(-1, V)
         for table, rows, records in zip(self.tables, batch.rows, batch.records, strict=True):
             if not len(rows):
                 continue
@@ -239,8 +265,10 @@ class _Trainer:
             voters = u.index_select(0, (row * K + agents).view(-1)).view(*agents.shape, V)
             ties = table.ties(p, model, lean, row)
             ll = table.log_likelihood(voters, record, ties)
-            shared = log_weight.shape[1] == 1
-            prior = log_weight[:, 0].index_select(0, model) if shared else log_weight.reshape(-1, V)[row]
+            place = row if self.shape.context_weights else model
+            if by_name:
+                place = model * len(self.shares) + table.name.index_select(0, record)
+            prior = log_weight.index_select(0, place)
             yield -torch.logsumexp(ll + prior, -1) * table.weight[record], model
 
     def _losses(self, batches: list[_Batch], p: dict[str, Tensor]) -> Floats:
@@ -259,7 +287,7 @@ class _Trainer:
 class _TableOnDevice:
     def __init__(self, table: Table, question: Question, put: Any) -> None:
         self.question, self.shape = question, table.shape
-        self.agents, self.weight = put(table.agents), put(table.weight)
+        self.agents, self.weight, self.name = put(table.agents), put(table.weight), put(table.name)
         partly = question.kind != Kind.RANKED or bool((table.told[:-1] == 0).any())
         self.told = put(table.told) if partly else None
         self.extra = put({Kind.DUEL: table.outcome, Kind.PAIRS: table.block}.get(table.kind, np.zeros(0)))
