@@ -202,7 +202,8 @@ class Workshop:
         seen = [fit for fit, _ in self.splits[: len(trained.loss)]]
         with torch_threads(self.plan.schedule.threads):
             found = slopes_of(trained.parameters, self.data.x, seen, shape)
-        return np.asarray(np.sqrt((found.reshape(-1, members, found.shape[1]) ** 2).mean(axis=1)))
+        by_fold = found.reshape(len(found) // members, members, found.shape[1])  # of no input, too
+        return np.asarray(np.sqrt((by_fold**2).mean(axis=1)))
 
     def _best(self, trained: Trained, ladders: list[list[Rung]]) -> Ints:
         """Return the rung for each fold that was tried: the lowest held-out loss, members together.
