@@ -5,10 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import numpy as np
-import pytest
 
-import nasheval as ne
-from nasheval.studies import rho as study_of_rho
 from nasheval.studies.contest import BT_REG, ORACLE, OURS, PER_PAIR, PLUG_IN, PRINTED, TRANSITIVE, baselines, plug_in
 from nasheval.studies.rho import RHOS, STUDY, TRUE, equilibria, methods, unmoved
 from nasheval.studies.rows import Rows
@@ -18,19 +15,6 @@ from nasheval.studies.study import Cell, Scale
 from nasheval.studies.writing import write
 
 TINY = Cell("tiny", {"modality": "pairwise", "voters": 3, "seed": 70, "n": 120, "test": 50})
-
-
-@pytest.fixture
-def quick_ours(monkeypatch):
-    """Let ours be fitted in no time."""
-    ours = ne.NashEval
-
-    def quick(**options):
-        return ours(**options, outcome="lightgbm", second_stage="none")
-
-    quick.paper = ours.paper
-    monkeypatch.setattr(study_of_rho.ne, "NashEval", quick)
-    return ours
 
 
 def test_two_agents_by_hand():

@@ -6,13 +6,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 import nasheval as ne
-from nasheval.studies import solver, solver_timing
+from nasheval.studies import solver_timing
 from nasheval.studies.contest import OURS, PLUG_IN, PRINTED, plug_in
 from nasheval.studies.rows import Rows
 from nasheval.studies.running import work_off
@@ -40,19 +39,6 @@ QUALITY = Cell(
     {"part": "quality", "modality": "pairwise", "voters": 3, "seed": 70, "n": 100, "test": 40, "epochs": 2},
 )
 RUNTIME = Cell("runtime", {"part": "runtime", "seed": 70, "sizes": "3,4", "n": 40, "batch": 4, "rounds": 2})
-
-
-@pytest.fixture
-def quick_ours(monkeypatch):
-    """Let ours be fitted in no time."""
-    ours = ne.NashEval
-
-    def quick(**options):
-        return ours(**options, outcome="lightgbm", second_stage="none")
-
-    quick.paper = ours.paper
-    monkeypatch.setattr(solver.ne, "NashEval", quick)
-    return ours
 
 
 # -- the enumeration --------------------------------------------------------------------------------------------------

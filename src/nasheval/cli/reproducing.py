@@ -83,8 +83,10 @@ def _missing(name: str) -> str:
 
 
 def _run(name: str, folder: Path, *, quick: bool, seeds: str, jobs: int, fresh: bool, show: bool) -> Report:
-    for threads in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"):
-        os.environ.setdefault(threads, "1")  # cells run side by side, and one alone is timed alike
+    from nasheval.studies.threads import THREADS
+
+    for threads in THREADS:
+        os.environ.setdefault(threads, "1")  # before NumPy and PyTorch read it: cells run side by side
     from nasheval.studies.catalogue import study
     from nasheval.studies.running import work_off
     from nasheval.studies.study import Scale

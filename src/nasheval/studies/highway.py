@@ -27,6 +27,7 @@ from nasheval.studies.contest import (
     standard_error,
 )
 from nasheval.studies.figures import panels, style
+from nasheval.studies.paired import overview
 from nasheval.studies.rows import Row, Rows
 from nasheval.studies.study import Cell, Claim, Scale, Study, Table
 
@@ -88,25 +89,12 @@ def floor(payoffs: Floats, *, seed: int) -> Row:
 
 def tables(rows: Rows) -> list[Table]:
     """Return the paper's table, ours and its figures side by side."""
-    measures = ("exploitability", "f1", "value")
-    header = (
-        "method",
-        "exploitability",
-        "support F1",
-        "game value",
-        "paper: exploitability",
-        "support F1",
-        "game value",
-    )
-    lines = []
-    for method in sorted(rows.distinct("method"), key=lambda name: rows.where(method=name).mean("exploitability")):
-        mine = rows.where(method=method)
-        lines.append((method, *(mine.text(measure) for measure in measures), *_PAPER.get(method, ("", "", ""))))
     note = (
-        "Mean ± sd over seeds; game value against ours here, against its printed form in the paper, whose agents and "
-        "judges were others. The floor is the lottery of half the test runs, scored on the other half."
+        "The paper's agents and judges were others, and its game values are against its printed form. The floor is the "
+        "lottery of half the test runs, scored on the other half. "
     )
-    return [Table("Driving agents, 32 test configurations", header, tuple(lines), note), _paired(rows)]
+    title = "Driving agents, 32 test configurations"
+    return [overview(rows, title, note=note, paper=_PAPER, over="seeds"), _paired(rows)]
 
 
 def _paired(rows: Rows) -> Table:

@@ -48,6 +48,7 @@ from nasheval.studies.highway_agents import (
     train,
 )
 from nasheval.studies.highway_judges import JUDGE_NAMES, sample_comparisons, verdict_sums
+from nasheval.studies.threads import one_thread_each
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -217,7 +218,7 @@ def _results(task: Callable[[Any], int], items: Sequence[Any], workers: int) -> 
     if min(workers, len(items)) <= 1:
         yield map(task, items)
         return
-    with _one_thread_each():
+    with one_thread_each():
         # Unlike a Pool, an executor notices when one of its processes dies, rather than waiting for it forever.
         pool = ProcessPoolExecutor(min(workers, len(items)), get_context("spawn"), _ignore_interrupt)
         try:
@@ -233,19 +234,6 @@ def _results(task: Callable[[Any], int], items: Sequence[Any], workers: int) -> 
 def _ignore_interrupt() -> None:
     """Leave Ctrl-C to the parent, which ends its processes."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Give the processes started inside one thread of linear algebra each: the cores are taken already."""
-    names = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    before = {name: os.environ.get(name) for name in names}
-    os.environ.update(dict.fromkeys(names, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            os.environ.pop(name) if value is None else os.environ.update({name: value})
 
 
 def merge(folder: Path, plan: Plan) -> None:

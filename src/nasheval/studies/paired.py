@@ -59,11 +59,19 @@ def together(rows: Rows, column: str) -> Mean:
     return Mean(rows.mean(column), float(np.sqrt(overlap * again * (errors**2).sum()) / max(len(errors), 1)))
 
 
-def overview(rows: Rows, title: str, *, note: str = "", paper: Mapping[str, tuple[str, ...]] | None = None) -> Table:
+def overview(
+    rows: Rows,
+    title: str,
+    *,
+    note: str = "",
+    paper: Mapping[str, tuple[str, ...]] | None = None,
+    over: str = "splits",
+) -> Table:
     """Return exploitability, F1 and game value against ours of each method, best first.
 
     Args:
         paper: the same three figures of the paper's table for methods that it has.
+        over: what the rows of a method differ by.
     """
     header = ("method", "exploitability", "support F1", "game value")
     beside = ("paper: exploitability", "support F1", "game value") if paper else ()
@@ -76,7 +84,7 @@ def overview(rows: Rows, title: str, *, note: str = "", paper: Mapping[str, tupl
         )
         for method in order
     )
-    reading = "Mean ± sd over splits; game value against ours, negative where ours wins."
+    reading = f"Mean ± sd over {over}; game value against ours, negative where ours wins."
     return Table(title, (*header, *beside), lines, note + reading)
 
 

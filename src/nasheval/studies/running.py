@@ -7,7 +7,6 @@ import os
 import platform
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import import_module
 from multiprocessing import get_context
@@ -16,9 +15,9 @@ from pathlib import Path
 from nasheval.progress import stages
 from nasheval.studies.rows import Row, Rows
 from nasheval.studies.study import Cell, Scale, Study
+from nasheval.studies.threads import one_thread_each
 
 CELLS = "cells.jsonl"
-_THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 
 
 @dataclass(frozen=True)
@@ -114,7 +113,7 @@ def _results(study: Study, cells: Sequence[Cell], jobs: int) -> Iterator[Done]:
     if jobs <= 1 or len(cells) <= 1:
         yield from (_timed(study, cell) for cell in cells)
         return
-    with _one_thread_each(), get_context("spawn").Pool(min(jobs, len(cells))) as pool:
+    with one_thread_each(), get_context("spawn").Pool(min(jobs, len(cells))) as pool:
         yield from pool.imap_unordered(_elsewhere, [(study.run.__module__, cell) for cell in cells])
 
 
@@ -129,18 +128,3 @@ def _timed(study: Study, cell: Cell) -> Done:
     rows = list(study.run(cell))
     machine = f"{os.cpu_count()} {platform.machine()} cores, Python {platform.python_version()}"
     return Done(cell, rows, time.perf_counter() - start, machine)
-
-
-@contextmanager
-def _one_thread_each() -> Iterator[None]:
-    """Let the processes that start meanwhile take one thread each."""
-    before = {name: os.environ.get(name) for name in _THREADS}
-    os.environ.update(dict.fromkeys(_THREADS, "1"))
-    try:
-        yield
-    finally:
-        for name, value in before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value
