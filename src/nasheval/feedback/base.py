@@ -30,6 +30,7 @@ class Log:
         text: the context column that holds the prompt, or None.
         given_design: the design where it is known from elsewhere, or None to detect it.
         report: what a reader saw and left out, or None.
+        ballots: the log of whole ballots that this one was cut from (`nasheval.feedback.ballots`), or None.
     """
 
     agents: tuple[str, ...]
@@ -40,6 +41,7 @@ class Log:
     text: str | None = None
     given_design: Design | None = None
     report: ReadReport | None = field(default=None, compare=False)
+    ballots: Log | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "context_offsets", readonly(self.context_offsets))
@@ -62,6 +64,11 @@ class Log:
     def n_agents(self) -> int:
         """Number of agents K."""
         return len(self.agents)
+
+    @property
+    def whole(self) -> Log:
+        """The log as it was given: its whole ballots where it was cut into pairs, itself otherwise."""
+        return self if self.ballots is None else self.ballots
 
     @cached_property
     def context_of(self) -> Ints:
