@@ -71,12 +71,15 @@ def test_the_golden_log(golden):
 
 
 def test_the_golden_log_as_text(golden):
-    """Position: the earlier agent won 1, 1, 0, 1 and lost 1 of 6, so it leads by 2/6."""
+    """Position, of x and y alone: the earlier agent won both when it was x and tied when it was y, so it leads by 1/2.
+
+    Residuals of the three are 0 and the error is that of two votes more for either side, 2/7.
+    """
     assert [line.rstrip() for line in str(golden.coverage(rare=3)).splitlines()] == [
         "6 records at 4 contexts, 5 agents, 4 menus, 2 voters",
         "pairs compared: 4 of 10 (40%), 0, 0, 3 votes a pair (least, median, most)",
         f"design: draws ({golden.how_designed.reason})",
-        "position: the agent shown earlier leads by +0.333 ± 0.596",
+        "position: the agent shown earlier leads by +0.500 ± 0.560 in the one pair shown in both orders",
         "Agents, by mean verdict pooled over all contexts",
         "┏━━━━━━━┳━━━━━━━━━━━━━┳━━━━━┳━━━━━━┳━━━━━━┳━━━━━━━━━┳━━━━━━━━━━━┓",
         "┃       ┃             ┃     ┃      ┃      ┃    mean ┃           ┃",
@@ -103,7 +106,6 @@ def test_the_golden_log_as_text(golden):
         "│ 5 z │ -1.00 │ never │ never │ -1.00 │       │",
         "│     │     1 │   met │   met │     1 │       │",
         "└─────┴───────┴───────┴───────┴───────┴───────┘",
-        "! 6 pairs were never compared: their payoff rests on the outcome model alone",
         "! the comparisons fall into 2 groups that never meet (such as u, v): results across groups are not identified",
         "! never won: u, v, z",
         "! never lost: u, v, x",
@@ -116,6 +118,8 @@ def test_to_dict_is_plain_json(golden):
     assert json.loads(json.dumps(plain, allow_nan=False)) == plain
     assert plain["margin"][0][2] is None
     assert plain["components"] == [["x", "y", "z"], ["u", "v"]]
+    assert (plain["pairs_bridged"], plain["pairs_unknown"], plain["only_a_ladder"]) == (0, 6, False)
+    assert (plain["position_bias"], plain["position_pairs"], plain["position_note"]) == (0.5, 1, None)
     assert plain["warnings"] == golden.coverage().warnings()
 
 
@@ -202,6 +206,39 @@ def test_menu_names_tell_the_form_of_the_question():
     }
 
 
+# -- pairs never compared ---------------------------------------------------------------------------------------------
+
+
+def test_pairs_of_a_chain_are_bridged_and_can_only_tell_a_ladder():
+    cover = read_votes(battles(("x", "y", "model_a"), ("y", "z", "model_a"), ("z", "w", "tie"))).coverage()
+    assert (cover.pairs_seen, cover.pairs_bridged, cover.pairs_unknown, cover.only_a_ladder) == (3, 3, 0, True)
+    bridged = (
+        "3 pairs were never compared but are connected through others; a fit bridges them by the outcome model, and "
+        "marks them"
+    )
+    ladder = "the comparisons form a tree: these votes can only tell a ladder, no cycle can be seen"
+    assert cover.warnings()[:2] == [bridged, ladder]
+
+
+def test_one_bridged_pair_in_a_loop_of_four():
+    rows = [("x", "y", "tie"), ("y", "z", "tie"), ("z", "w", "tie"), ("w", "x", "tie"), ("x", "z", "tie")]
+    cover = read_votes(battles(*rows)).coverage()
+    words = (
+        "1 pair was never compared but is connected through others; a fit bridges them by the outcome model, and marks "
+        "them"
+    )
+    assert cover.warnings()[0] == words
+    assert not cover.only_a_ladder
+    assert not any("ladder" in text for text in cover.warnings())
+
+
+def test_two_trees_are_said_to_be_apart_and_to_tell_ladders():
+    cover = read_votes(battles(("x", "y", "tie"), ("u", "v", "tie"))).coverage()
+    assert (cover.pairs_bridged, cover.pairs_unknown) == (0, 4)
+    assert "2 groups that never meet" in cover.warnings()[0]
+    assert cover.warnings()[1].startswith("the comparisons form trees:")
+
+
 # -- time -------------------------------------------------------------------------------------------------------------
 
 
@@ -232,11 +269,61 @@ def test_the_sign_of_the_position_bias(winner, mean):
 
 
 def test_the_position_bias_of_a_ranking_counts_every_pair():
+    """x, y and z are shown in one order and in its reverse; each time the last shown is ranked first."""
     records = Records.build(
-        sizes=np.array([3]), agent=np.array([0, 1, 2]), rank=np.array([2, 0, 1]), shown=np.array([0, 2, 1])
+        sizes=np.array([3, 3]),
+        agent=np.array([0, 1, 2, 0, 1, 2]),
+        rank=np.array([2, 0, 1, 0, 2, 1]),
+        shown=np.array([0, 2, 1, 2, 0, 1]),
     )
     bias = Feedback.from_records(records, agents=["x", "y", "z"]).coverage().position_bias
-    assert bias.mean == -1.0  # shown x, z, y; ranked y, z, x
+    assert (bias.mean, bias.pairs) == (-1.0, 3)
+
+
+def simulated(rng, pairs, *, effect, strength):
+    """Votes on pairs (first, second, votes): a verdict has mean strength[first] - strength[second] + effect."""
+    first, second, count = np.array(pairs).T
+    first, second = np.repeat(first, count), np.repeat(second, count)
+    won = rng.random(len(first)) < (1 + strength[first] - strength[second] + effect) / 2
+    names = np.array([f"m{agent}" for agent in range(len(strength))])
+    return read_votes(battles(*zip(names[first], names[second], np.where(won, "model_a", "model_b"), strict=True)))
+
+
+# m0 beats m1 and m2 and mostly stands first, so that the mean verdict for the first shown is mostly about agents.
+UNEVEN = [(0, 1, 300), (1, 0, 60), (0, 2, 200), (2, 0, 40), (1, 2, 100)]
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.2])
+def test_a_known_position_effect_is_found_whoever_stands_first(effect):
+    rng = np.random.default_rng(0)
+    strength = np.array([0.3, -0.2, -0.2])
+    biases = [simulated(rng, UNEVEN, effect=effect, strength=strength).coverage().position_bias for _ in range(200)]
+    means, errors = np.array([bias.mean for bias in biases]), np.array([bias.error for bias in biases])
+    assert abs(means.mean() - effect) < 3 * means.std() / np.sqrt(len(means))
+    assert errors.mean() == pytest.approx(means.std(), rel=0.15)
+    assert biases[0].pairs == 2  # m1 and m2 were shown in one order
+
+
+def test_the_error_holds_where_a_pair_has_one_record_in_either_order():
+    """Ten agents, each pair twice: an intercept per pair leaves one of its two degrees of freedom."""
+    rng = np.random.default_rng(1)
+    strength = np.linspace(-0.4, 0.4, 10)
+    pairs = [(j, k, 1) for j in range(10) for k in range(10) if j != k]
+    biases = [simulated(rng, pairs, effect=0.1, strength=strength).coverage().position_bias for _ in range(200)]
+    means, errors = np.array([bias.mean for bias in biases]), np.array([bias.error for bias in biases])
+    assert errors.mean() == pytest.approx(means.std(), rel=0.15)
+
+
+def test_a_reference_that_always_stands_first_is_not_said_to_owe_it_to_its_place():
+    rng = np.random.default_rng(2)
+    log = simulated(rng, [(0, 1, 200), (0, 2, 200)], effect=0.0, strength=np.array([0.4, -0.3, -0.4]))
+    cover = log.coverage()
+    note = "position cannot be told from agents: every pair was always shown in one order"
+    assert cover.position_bias is None
+    assert cover.one_order
+    assert note in cover.warnings()
+    assert "shown earlier" not in str(cover)
+    assert (cover.to_dict()["position_bias"], cover.to_dict()["position_note"]) == (None, note)
 
 
 def test_no_position_where_the_order_shown_is_unknown():
@@ -252,7 +339,7 @@ def biased(first_shows, second_shows):
 
 @pytest.mark.parametrize(
     ("shows", "balanced"),
-    [((20, 20), True), ((24, 16), True), ((16, 24), True), ((25, 15), False), ((40, 0), False), ((4, 4), False)],
+    [((20, 20), True), ((24, 16), True), ((16, 24), True), ((25, 15), False), ((39, 1), False), ((4, 4), False)],
 )
 def test_balanced_is_about_both_orders_of_every_pair_with_ten_records(shows, balanced):
     assert biased(*shows).coverage().position_bias.balanced is balanced
@@ -270,7 +357,12 @@ def test_the_advice_follows_the_balance():
         favoured + "both orders were shown about equally often, so it cancels out"
         in biased(10, 10).coverage().warnings()
     )
-    assert favoured + "show both orders, or model the position" in biased(20, 0).coverage().warnings()
+    unbalanced = "the agent shown earlier is favoured by 1.000 in the one pair shown in both orders: "
+    assert unbalanced + "show every pair in both, or model the position" in biased(20, 8).coverage().warnings()
+
+
+def test_two_votes_of_one_mind_are_no_clear_bias():
+    assert not biased(1, 1).coverage().position_bias.clear
 
 
 def test_a_bias_inside_its_error_is_not_clear():
@@ -278,7 +370,7 @@ def test_a_bias_inside_its_error_is_not_clear():
     assert not PositionBias(0.1, 0.05).clear
     assert not any(
         "shown earlier" in text
-        for text in read_votes(battles(("x", "y", "model_a"), ("x", "y", "model_b"))).coverage().warnings()
+        for text in read_votes(battles(("x", "y", "model_a"), ("y", "x", "model_b"))).coverage().warnings()
     )
 
 
@@ -289,6 +381,17 @@ votes = st.lists(
     min_size=1,
     max_size=25,
 )
+
+
+def position_effect(rows, weight):
+    """Least squares with an intercept per pair and one column for who was shown earlier; None where it is collinear."""
+    pairs = sorted({tuple(sorted(row[:2])) for row in rows})
+    dummy = np.array([[tuple(sorted(row[:2])) == pair for pair in pairs] for row in rows], float)
+    order = np.array([1.0 if row[0] < row[1] else -1.0 for row in rows])
+    X, z, root = np.column_stack([dummy, order]), order * [row[2] for row in rows], np.sqrt(weight)
+    if np.linalg.matrix_rank(X) <= len(pairs):
+        return None
+    return np.linalg.lstsq(X * root[:, None], z * root)[0][-1]
 
 
 @settings(deadline=None)
@@ -312,8 +415,10 @@ def test_coverage_agrees_with_brute_force(some):
     lost = {row[1] if row[2] == "model_a" else row[0] for row in rows if row[2] in score}
     assert set(cover.never_won) == set(agents) - won
     assert set(cover.never_lost) == set(agents) - lost
-    bias = [score.get(row[2], 0) for row in rows]
-    assert cover.position_bias.mean == pytest.approx(np.average(bias, weights=weight))
+    effect = position_effect([(row[0], row[1], score.get(row[2], 0)) for row in rows], np.array(weight))
+    assert (cover.position_bias is None) == (effect is None) == cover.one_order
+    if effect is not None:
+        assert cover.position_bias.mean == pytest.approx(effect, abs=1e-9)
     assert cover.n_rare == sum(0 < cover.votes[j, k] < 4 for j, k in combinations(range(len(agents)), 2))
     parts = [{agent} for agent in agents]
     for first, second, _ in rows:

@@ -260,6 +260,37 @@ def test_every_context_may_come_into_either_part() -> None:
     assert seen == set(range(6))
 
 
+def voted(voter: list[int | None], context_of: list[int] | None = None) -> Feedback:
+    """One context per vote, unless context_of= says otherwise, each by the voter named."""
+    contexts = np.zeros((len(set(context_of)) if context_of else len(voter), 1))
+    return Feedback.from_partitions(contexts, [A_B] * len(voter), voter=voter, context_of=context_of)
+
+
+def voters_of(log: Feedback) -> set[str]:
+    return set(log.voters.take(pa.array(log.records.voter)).to_pylist())
+
+
+@quick
+@given(st.sampled_from([0.1, 0.5, 0.75, 0.8, 0.9]), st.integers(0, 5), st.integers(20, 45))
+def test_a_split_at_random_keeps_voters_whole(fraction: float, seed: int, people: int) -> None:
+    log = voted(np.random.default_rng(seed).permutation(np.arange(4 * people) % people).tolist())
+    train, test = log.split(fraction, seed=seed)
+    assert not voters_of(train) & voters_of(test)
+    assert train.n_contexts + test.n_contexts == log.n_contexts
+    # The rule that the command line had of its own: so many of the voters, in numpy's order of the seed.
+    held = round(round(1 - fraction, 12) * people)
+    drawn = np.random.default_rng(seed).permutation(people)[:held]
+    assert voters_of(test) == set(log.voters.take(pa.array(drawn)).to_pylist())
+
+
+def test_contexts_are_split_where_voters_are_too_few_unknown_or_share_one() -> None:
+    few, unknown = voted([i % 19 for i in range(95)]), voted([None, *(i % 30 for i in range(94))])
+    shared = voted([*range(190)], context_of=[*range(95)] * 2)
+    for log in (few, unknown, shared):
+        assert [part.n_contexts for part in log.split(0.8)] == [76, 19]
+    assert voters_of(few.split(0.8)[0]) & voters_of(few.split(0.8)[1])
+
+
 def timed(times: list[list[float]]) -> Feedback:
     """One context for each list of record times."""
     flat = np.array([t for own in times for t in own], float)

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
-from nasheval.arrays import Bools, Floats, Ints, n_pairs, pair_index
+from nasheval.arrays import Bools, Floats, Ints, n_pairs
 from nasheval.feedback.base import Log
+from nasheval.feedback.links import BRIDGED, UNKNOWN, components, only_a_ladder, pair_status
 from nasheval.feedback.menus import BEST_WORST, ORDER, PARTIAL, MenuCatalogue
+from nasheval.feedback.position import ONE_ORDER, PositionBias, position_bias
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -19,29 +19,6 @@ if TYPE_CHECKING:
 
 
 _MATRIX = 10  # more agents than this do not fit on a line
-_ENOUGH = 10  # records of a pair that tell whether it was shown in both orders
-_BALANCED = (0.4, 0.6)  # shares of either order that count as about equal
-
-
-@dataclass(frozen=True)
-class PositionBias:
-    """The mean verdict for the agent shown earlier, with its standard error (0 is fair, +1 always wins).
-
-    Args:
-        mean: the mean verdict.
-        error: its standard error, clustered by record.
-        balanced: whether every pair with ten records or more was shown in either order about equally often, so that the
-            bias cancels in each of them.
-    """
-
-    mean: float
-    error: float
-    balanced: bool = False
-
-    @property
-    def clear(self) -> bool:
-        """Whether it is more than three standard errors from zero."""
-        return abs(self.mean) > 3 * self.error
 
 
 @dataclass(frozen=True)
@@ -62,7 +39,8 @@ class Coverage:
         never_won, never_lost: agents without a single win, or loss.
         rare: names of menus with fewer than `rare_below` records, rarest first (at most 20), and how many there are.
         could_not_meet: pairs never compared whose agents were never in the log at the same time.
-        position_bias: None where the order shown is unknown.
+        position_bias: None where the order shown is unknown, or no pair was shown in both orders.
+        one_order: whether the order shown is known and every pair was always shown in the same one.
     """
 
     agents: tuple[str, ...]
@@ -89,6 +67,7 @@ class Coverage:
     n_menus: int
     could_not_meet: tuple[tuple[str, str], ...]
     position_bias: PositionBias | None
+    one_order: bool
 
     @property
     def pairs_seen(self) -> int:
@@ -99,6 +78,21 @@ class Coverage:
     def share_of_pairs(self) -> float:
         """Share of all pairs compared at least once."""
         return self.pairs_seen / max(n_pairs(len(self.agents)), 1)
+
+    @property
+    def pairs_bridged(self) -> int:
+        """Number of pairs never compared whose agents are connected through others."""
+        return int((np.triu(pair_status(self.votes), 1) == BRIDGED).sum())
+
+    @property
+    def pairs_unknown(self) -> int:
+        """Number of pairs never compared whose agents nothing connects."""
+        return int((np.triu(pair_status(self.votes), 1) == UNKNOWN).sum())
+
+    @property
+    def only_a_ladder(self) -> bool:
+        """Whether three or more agents were compared without a loop, so that no cycle of preferences can be seen."""
+        return only_a_ladder(self.votes)
 
     @property
     def condorcet_winner(self) -> str | None:
@@ -123,6 +117,9 @@ class Coverage:
             "menus": self.n_menus,
             "pairs_seen": self.pairs_seen,
             "share_of_pairs": self.share_of_pairs,
+            "pairs_bridged": self.pairs_bridged,
+            "pairs_unknown": self.pairs_unknown,
+            "only_a_ladder": self.only_a_ladder,
             "votes": self.votes.tolist(),
             "margin": [[None if np.isnan(cell) else float(cell) for cell in row] for row in self.margin],
             "components": [list(part) for part in self.components],
@@ -131,7 +128,10 @@ class Coverage:
             "rare_menus": self.n_rare,
             "could_not_meet": [list(pair) for pair in self.could_not_meet],
             "position_bias": None if self.position_bias is None else self.position_bias.mean,
+            "position_error": None if self.position_bias is None else self.position_bias.error,
             "position_balanced": None if self.position_bias is None else self.position_bias.balanced,
+            "position_pairs": None if self.position_bias is None else self.position_bias.pairs,
+            "position_note": ONE_ORDER if self.one_order else None,
             "condorcet_winner": self.condorcet_winner,
             "warnings": self.warnings(),
         }
@@ -169,6 +169,7 @@ def measure(log: Log, *, rare: int) -> Coverage:
     seen = counts.votes.sum(axis=1) > 0
     few = np.flatnonzero(menus.counts < rare)
     few = few[np.argsort(menus.counts[few], kind="stable")]
+    bias = position_bias(log)
     return Coverage(
         agents=log.agents,
         n_contexts=log.n_contexts,
@@ -193,7 +194,8 @@ def measure(log: Log, *, rare: int) -> Coverage:
         rare_below=rare,
         n_menus=len(menus),
         could_not_meet=_could_not_meet(log),
-        position_bias=_position_bias(log),
+        position_bias=bias,
+        one_order=bias is None and log.records.shown is not None and log.n_records > 0,
     )
 
 
@@ -214,11 +216,8 @@ def _named(agents: tuple[str, ...], which: Bools) -> tuple[str, ...]:
 
 
 def _components(agents: tuple[str, ...], votes: Ints) -> tuple[tuple[str, ...], ...]:
-    if not agents:
-        return ()
-    count, label = connected_components(csr_array(votes > 0), directed=False)
-    parts = [_named(agents, label == part) for part in range(count)]
-    return tuple(sorted(parts, key=len, reverse=True))
+    count, label = components(votes)
+    return tuple(sorted((_named(agents, label == group) for group in range(count)), key=len, reverse=True))
 
 
 def _could_not_meet(log: Log) -> tuple[tuple[str, str], ...]:
@@ -237,35 +236,6 @@ def _could_not_meet(log: Log) -> tuple[tuple[str, str], ...]:
     return tuple((log.agents[j], log.agents[k]) for j, k in np.argwhere(never))
 
 
-def _position_bias(log: Log) -> PositionBias | None:
-    """Return the mean verdict for the earlier shown of each pair, its error clustered by record."""
-    if log.records.shown is None or not log.n_records:
-        return None
-    sums, pairs = np.zeros(log.n_records), np.zeros(log.n_records)
-    lower_first = np.zeros(n_pairs(log.n_agents))
-    for rows, entries in log.records.by_size():
-        left, right = np.triu_indices(entries.shape[1], 1)
-        agent, block, shown = (column[entries] for column in (log.records.agent, log.records.block, log.records.shown))
-        order = np.sign(shown[:, right] - shown[:, left])
-        sums[rows] = (np.sign(block[:, right] - block[:, left]) * order).sum(axis=1)
-        pairs[rows] = len(left)
-        pair = pair_index(agent[:, left], agent[:, right], log.n_agents)
-        lower_first += np.bincount(pair[order > 0], minlength=len(lower_first))
-    weight = log.records.weights
-    total = float((weight * pairs).sum())
-    mean = float((weight * sums).sum() / total)
-    error = float(np.sqrt((weight**2 * (sums - mean * pairs) ** 2).sum()) / total)
-    return PositionBias(mean, error, _balanced(lower_first, log.pair_counts.votes))
-
-
-def _balanced(lower_first: Floats, votes: Ints) -> bool:
-    """Tell whether every pair with enough records was shown in both orders about equally often."""
-    seen = votes[np.triu_indices(len(votes), 1)]
-    enough = seen >= _ENOUGH
-    share = lower_first[enough] / seen[enough]
-    return bool(enough.any() and (share >= _BALANCED[0]).all() and (share <= _BALANCED[1]).all())
-
-
 # -- showing ----------------------------------------------------------------------------------------------------------
 
 
@@ -280,8 +250,13 @@ def _summary(cover: Coverage) -> str:
     ]
     if cover.position_bias is not None:
         bias = cover.position_bias
-        lines.append(f"position: the agent shown earlier leads by {bias.mean:+.3f} ± {1.96 * bias.error:.3f}")
+        lead = f"{bias.mean:+.3f} ± {1.96 * bias.error:.3f}"
+        lines.append(f"position: the agent shown earlier leads by {lead} in {_both_orders(bias.pairs)}")
     return "\n".join(lines)
+
+
+def _both_orders(pairs: int) -> str:
+    return f"the {'one pair' if pairs == 1 else f'{pairs:,} pairs'} shown in both orders"
 
 
 def _spread(cover: Coverage) -> str:
@@ -339,21 +314,41 @@ def _pair_cell(cover: Coverage, j: int, k: int) -> str:
 
 
 def _warnings(cover: Coverage) -> list[str]:
-    bias, missing = cover.position_bias, n_pairs(len(cover.agents)) - cover.pairs_seen
     return [
-        f"{missing:,} pairs were never compared: their payoff rests on the outcome model alone" if missing else "",
-        f"the comparisons fall into {len(cover.components)} groups that never meet (such as "
-        f"{_few(cover.components[1])}): results across groups are not identified" if len(cover.components) > 1 else "",
+        *_graph_warnings(cover),
         f"never won: {_few(cover.never_won)}" if cover.never_won else "",
         f"never lost: {_few(cover.never_lost)}" if cover.never_lost else "",
         f"{cover.n_rare:,} of {cover.n_menus:,} menus have fewer than {cover.rare_below} records "
         f"(rarest: {cover.rare[0]})" if cover.n_rare else "",
         f"{len(cover.could_not_meet):,} pairs could not meet: one agent left before the other came "
         f"(such as {' and '.join(cover.could_not_meet[0])})" if cover.could_not_meet else "",
-        f"the agent shown earlier is {'favoured' if bias.mean > 0 else 'disfavoured'} by {abs(bias.mean):.3f}: "
-        + ("both orders were shown about equally often, so it cancels out" if bias.balanced
-           else "show both orders, or model the position") if bias is not None and bias.clear else "",
+        _position_warning(cover),
     ]  # fmt: skip
+
+
+def _graph_warnings(cover: Coverage) -> list[str]:
+    """Say what pairs that were never compared rest on, and what the graph of comparisons cannot show."""
+    bridged, groups = cover.pairs_bridged, len(cover.components)
+    never = "1 pair was never compared but is" if bridged == 1 else f"{bridged:,} pairs were never compared but are"
+    shape = "a tree" if groups == 1 else "trees"
+    return [
+        f"{never} connected through others; a fit bridges them by the outcome model, and marks them"
+        if bridged else "",
+        f"the comparisons fall into {groups} groups that never meet (such as {_few(cover.components[1])}): results "
+        "across groups are not identified" if groups > 1 else "",
+        f"the comparisons form {shape}: these votes can only tell a ladder, no cycle can be seen"
+        if cover.only_a_ladder and cover.pairs_seen else "",
+    ]  # fmt: skip
+
+
+def _position_warning(cover: Coverage) -> str:
+    bias = cover.position_bias
+    if bias is None or not bias.clear:
+        return ONE_ORDER if cover.one_order else ""
+    effect = f"the agent shown earlier is {'favoured' if bias.mean > 0 else 'disfavoured'} by {abs(bias.mean):.3f}"
+    if bias.balanced:
+        return f"{effect}: both orders were shown about equally often, so it cancels out"
+    return f"{effect} in {_both_orders(bias.pairs)}: show every pair in both, or model the position"
 
 
 def _few(names: tuple[str, ...], most: int = 4) -> str:

@@ -194,12 +194,16 @@ class Feedback(Log):
         return replace(self, records=self.records.replace(weight=weight), given_design=design)
 
     def split(self, fraction: float = 0.8, *, seed: int = 0, by: str | None = None) -> tuple[Feedback, Feedback]:
-        """Split the contexts in two; a context's records stay together.
+        """Split the contexts in two; a context's records stay together, and at random so do a voter's contexts.
+
+        Voters are kept whole where every context has one known voter and there are 20 or more: what is learned of one
+        would help to foretell the same one, not others. The command line (`--part`, `--holdout`) splits the same way.
 
         Args:
-            fraction: share of the contexts in the first part.
+            fraction: share of the contexts in the first part; of the voters, where voters are kept whole.
             seed: of the random choice.
-            by: None: at random; "time": the earliest contexts first; a context column: equal values stay together.
+            by: None: at random; "time": the earliest contexts first; a context column: equal values stay together. In
+                the latter two a voter may be in both parts.
         """
         chosen = first_part(self, fraction, seed=seed, by=by)
         return self[chosen], self[~chosen]

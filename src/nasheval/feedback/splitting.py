@@ -36,15 +36,26 @@ def first_part(log: Log, fraction: float, *, seed: int, by: str | None) -> Bools
     """Return (n_contexts,) which contexts belong to the first part.
 
     Args:
-        by: None: at random; "time": the earliest first; a context column: equal values stay together.
+        by: None: at random, voters whole where every context has one known voter and there are 20 or more; "time": the
+            earliest first; a context column: equal values stay together.
     """
     if not 0 < fraction < 1:
         raise InputError(f"The fraction is {fraction}; accepted is a number between 0 and 1, such as 0.8.")
+    if by is None and len(np.unique(voter := sole_voters(log))) >= SEVERAL:
+        return _first_voters(voter, fraction, seed)
     groups = None if by in (None, "time") else _groups(log, str(by))
     order = _order(log, np.random.default_rng(seed), by, groups)
     chosen = np.zeros(log.n_contexts, bool)
     chosen[order[: round(fraction * log.n_contexts)]] = True
     return chosen if groups is None else _whole_groups(chosen, order, groups)
+
+
+def _first_voters(voter: Ints, fraction: float, seed: int) -> Bools:
+    """Return (n_contexts,) the contexts of a share of the voters: what is learned of one foretells the same one."""
+    people = np.unique(voter)
+    share = round(1 - fraction, 12)  # so that 1 - 0.9 is 0.1
+    held = np.random.default_rng(seed).permutation(people)[: round(share * len(people))]
+    return np.isin(voter, held, invert=True)
 
 
 def _order(log: Log, rng: np.random.Generator, by: str | None, groups: Ints | None) -> Ints:

@@ -1135,11 +1135,43 @@ CASES = [
     ),
     (
         "a context that changes on a ballot",
-        long("1,x,1", "1,y,2"),
-        rankings(ballot="ballot", context=["agent"]),
-        "ballots.csv, column 'agent', row 2: the value differs from that in the first row of the same ballot.\n"
+        file("ballots.csv", "ballot,agent,rank,lang\n1,x,1,en\n1,y,2,de\n"),
+        rankings(ballot="ballot", context=["lang"]),
+        "ballots.csv, column 'lang', row 2: the value differs from that in the first row of the same ballot.\n"
         "  Accepted: one value a ballot.\n"
-        "  To do: correct the value, or leave 'agent' out, or pass on_error='skip' to leave such rows out.",
+        "  To do: correct the value, or leave 'lang' out, or pass on_error='skip' to leave such rows out.",
+    ),
+    (
+        "the verdict as context",
+        csv("x,y,tie,en", more="lang"),
+        votes(context=["lang", "winner"]),
+        "votes.csv, column 'winner': it cannot be context, because it is the verdict itself: a model that sees it would predict nothing new.\n"
+        "  Accepted: columns whose values are known before anybody votes.\n"
+        "  To do: leave 'winner' out of context=.",
+    ),
+    (
+        "an agent as context",
+        csv("x,y,tie,en", more="lang"),
+        votes(context="model_b"),
+        "votes.csv, column 'model_b': it cannot be context, because it says who was compared: that is how menus were selected, which propensities describe, not a context.\n"
+        "  Accepted: columns whose values are known before anybody votes.\n"
+        "  To do: leave 'model_b' out of context=.",
+    ),
+    (
+        "the ballot's id as context",
+        long("1,x,1", "1,y,2"),
+        rankings(ballot="ballot", context=["ballot"]),
+        "ballots.csv, column 'ballot': it cannot be context, because it is another one on every ballot: a model that sees it would learn nothing of the next.\n"
+        "  Accepted: columns whose values are known before anybody votes.\n"
+        "  To do: leave 'ballot' out of context=.",
+    ),
+    (
+        "a joined table whose key is an agent",
+        csv("x,y,tie"),
+        votes(context=["maker"], join=(pa.table({"name": ["x", "y"], "maker": ["p", "q"]}), "model_a", "name")),
+        "votes.csv, column 'model_a': it cannot be the key of a join, because it says who was compared: that is how menus were selected, which propensities describe, not a context.\n"
+        "  Accepted: columns whose values are known before anybody votes.\n"
+        "  To do: name another column as join=.",
     ),
     (
         "one rank in a row",

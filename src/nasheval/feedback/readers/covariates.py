@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Ints
-from nasheval.errors import InputError
+from nasheval.errors import InputError, ReadError
 from nasheval.feedback.readers.arena import TAGS, first_of_json_lists, prompts, tag_column, tag_paths
 from nasheval.feedback.readers.checks import RowChecks, listed, need_columns, several
 from nasheval.feedback.readers.grouping import (
@@ -29,6 +29,11 @@ from nasheval.feedback.readers.values import names_in, numeric_column, raw_value
 from nasheval.feedback.tables import coded
 
 ROLES = ("context_id", "voter", "time", "propensity", "weight")
+
+# Why a column cannot be context: it is the answer, or the question.
+VERDICT = "is the verdict itself: a model that sees it would predict nothing new"
+COMPARED = "says who was compared: that is how menus were selected, which propensities describe, not a context"
+BALLOT = "is another one on every ballot: a model that sees it would learn nothing of the next"
 
 
 @dataclass(frozen=True)
@@ -69,12 +74,14 @@ class Covariates:
         roles: dict[str, str | None],
         categorical: Sequence[str] | str | None = None,
         named: Iterable[str] = (),
+        refused: Mapping[str, str] | None = None,
         prompt: str | None = None,
         json_text: bool = False,
     ) -> Covariates:
         """Find every column that is asked for, or say which is missing.
 
         Args:
+            refused: columns that cannot be context, and why: `VERDICT`, `COMPARED` or `BALLOT`.
             prompt: the column that holds the prompt in this kind of file; text="prompt" means it.
         """
         joined = open_join(join)
@@ -83,6 +90,7 @@ class Covariates:
         names = [context] if isinstance(context, str) else list(dict.fromkeys(several(context or (), "context")))
         for name in names:
             need_columns({"context": name}, [*source.names, *tags, *elsewhere], source.label)
+        _refuse_outcomes(refused or {}, names, text, joined, source.label)
         used = {role: column for role, column in roles.items() if column}
         need_columns({**used, **({"join": joined.left} if joined else {})}, source.names, source.label)
         column = prompt if text == "prompt" and text not in [*source.names, *elsewhere] and prompt else text
@@ -194,6 +202,25 @@ class Covariates:
         if self.join:
             parts["join"] = f"{self.join.left} = {self.join.right} of {self.join.source.label}"
         return {role: name for role, name in parts.items() if name}
+
+
+def _refuse_outcomes(
+    refused: Mapping[str, str], context: list[str], text: str | None, join: Join | None, source: str
+) -> None:
+    """Raise where the verdict, or who was compared, is asked for as context, or as the key to it."""
+    outcomes = {column: why for column, why in refused.items() if why != BALLOT}  # a prompt may tell ballots apart
+    asked = [("context", "context", name, refused) for name in context]
+    asked += [("text", "the text", text, outcomes)] if text else []
+    asked += [("join", "the key of a join", join.left, outcomes)] if join else []
+    for role, meaning, column, why in asked:
+        if column in why:
+            raise ReadError(
+                f"it cannot be {meaning}, because it {why[column]}",
+                source=source,
+                column=column,
+                accepted="columns whose values are known before anybody votes",
+                fix=f"leave {column!r} out of {role}=" if role == "context" else f"name another column as {role}=",
+            )
 
 
 def _categorical(given: Sequence[str] | str | None, context: tuple[str, ...]) -> frozenset[str]:

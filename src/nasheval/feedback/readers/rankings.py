@@ -18,7 +18,7 @@ from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.readers.checks import OnError, RowChecks, listed, need_columns, several, shown_values
-from nasheval.feedback.readers.covariates import ROLES, Covariates
+from nasheval.feedback.readers.covariates import BALLOT, COMPARED, ROLES, VERDICT, Covariates
 from nasheval.feedback.readers.grouping import codes_of
 from nasheval.feedback.readers.preflib import SUFFIXES, read_preflib
 from nasheval.feedback.readers.sources import Source, open_source
@@ -63,7 +63,7 @@ def read_rankings(
         source: a path or a table, as in `read_votes`.
         ballot: column or columns that tell ballots apart.
         context, text, context_id, categorical, voter, time, propensity, weight, join: as in `read_votes`; constant on
-            a ballot.
+            a ballot. Of several columns in `ballot` one may be context too; a single one is refused.
         unranked: in PrefLib files, agents that a voter left out stand "last", their order unknown, or are "absent".
         on_error: "raise", or "skip" to leave out ballots with a bad row and print how many rows are bad.
     """
@@ -79,6 +79,7 @@ def read_rankings(
         join=join,
         categorical=categorical,
         named=shape.names,
+        refused=shape.refused,
         roles={"context_id": context_id, "voter": voter, "time": time, "propensity": propensity, "weight": weight},
     )
     table = opened.read([*shape.ballot, *shape.columns, *beside.columns()], text=beside.as_text())
@@ -108,6 +109,14 @@ class _Shape:
         """Columns that hold ids or names, and so must not be taken for numbers."""
         agents = {"long": self.columns[:1], "ranks": (), "names": self.columns}[self.kind]
         return {*self.ballot, *agents}
+
+    @property
+    def refused(self) -> dict[str, str]:
+        """Columns that cannot be context, and why; where several tell ballots apart (id, trait), one may be."""
+        ballot = dict.fromkeys(self.ballot, BALLOT) if len(self.ballot) == 1 else {}
+        if self.kind == "long":
+            return ballot | {self.columns[0]: COMPARED, self.columns[1]: VERDICT}
+        return dict.fromkeys(self.columns, VERDICT)
 
 
 def _shape(

@@ -13,7 +13,7 @@ from nasheval.arrays import Bools, Floats, Ints, n_pairs
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.checks import OnError, RowChecks, listed, need_columns, several, short
-from nasheval.feedback.readers.covariates import Covariates
+from nasheval.feedback.readers.covariates import VERDICT, Covariates
 from nasheval.feedback.readers.duels import duel_records
 from nasheval.feedback.readers.labels import BOTH_BAD, FIRST, SECOND, TIE
 from nasheval.feedback.readers.sources import open_source
@@ -74,7 +74,13 @@ def read_scores(
         need_columns({"agents": name}, opened.names, opened.label)
     chosen = _pairs_wanted(pairs_per_context, len(names), form)
     beside = Covariates.resolve(
-        opened, context=context, text=text, join=join, roles={"context_id": context_id}, categorical=categorical
+        opened,
+        context=context,
+        text=text,
+        join=join,
+        roles={"context_id": context_id},
+        categorical=categorical,
+        refused=dict.fromkeys(flat, VERDICT),
     )
     table = opened.read([*flat, *beside.columns()], text=beside.as_text())
     checks = RowChecks(opened.label, table.num_rows, on_error)

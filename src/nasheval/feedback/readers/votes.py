@@ -15,7 +15,7 @@ from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, boolean_tags, detect_schema
 from nasheval.feedback.readers.checks import OnError, RowChecks, listed, nearest, need_columns, several, shown_values
-from nasheval.feedback.readers.covariates import Covariates
+from nasheval.feedback.readers.covariates import COMPARED, VERDICT, Covariates
 from nasheval.feedback.readers.duels import duel_records
 from nasheval.feedback.readers.labels import DROP, TIE, Outcomes, read_labels, read_one_hot
 from nasheval.feedback.readers.sources import Source, open_source
@@ -56,7 +56,7 @@ def read_votes(
         source: a path (.parquet, .csv, .jsonl; a folder; a glob), a pandas, polars or pyarrow table, or a Hugging Face
             dataset.
         context: context columns; None: those that are usual for the kind of file. Leaves of the nested category_tag
-            go by their own names ("math", "if").
+            go by their own names ("math", "if"). Columns of the agents and of the verdict are refused.
         text: the prompt column; "auto": the first user turn in an Arena file, else none; None: no text.
         context_id: the column whose equal values are one context.
         categorical: context columns that hold categories, whatever they look like: codes, or numbers with a few words.
@@ -81,6 +81,7 @@ def read_votes(
         join=join,
         categorical=categorical,
         named=schema.names,
+        refused=dict.fromkeys(schema.verdict, VERDICT) | dict.fromkeys((schema.first, schema.second), COMPARED),
         roles={
             "context_id": context_id,
             "voter": voter or _if_there(schema.voter, opened),
