@@ -10,6 +10,7 @@ answer, so it is antisymmetric, may cycle, and every form of feedback speaks thr
 | `voters_margins` | E[Z^m_jk] of a voter for each form of question |
 | `voters_network` | u_v(x, j): pooled utilities, tastes, and what depends on the context |
 | `voters_train` | all folds trained as one batched model |
+| `voters_probes` | which menus voters are asked about, to answer for columns and for unseen pairs |
 | `voters_plan` | sizes, and what is chosen by held-out likelihood |
 """
 
@@ -29,6 +30,7 @@ from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters_margins import margins
 from nasheval.nuisance.voters_network import Shape, forward_one
 from nasheval.nuisance.voters_plan import FEW, Plan, Workshop, batch_for, epochs_for, hidden_for
+from nasheval.nuisance.voters_probes import Probes, own_menus, probes_of
 from nasheval.nuisance.voters_records import Kind, Question, questions_of, stop_shares, tables_of
 from nasheval.nuisance.voters_train import Data, Schedule, context_mass
 
@@ -80,14 +82,16 @@ class Voters:
 
     def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> VoterModels:
         """Fit one population for each training set; see `Learner.fit`."""
-        questions = questions_of(log)
-        data = Data(np.ascontiguousarray(X.network, np.float32), tables_of(log, questions), questions)
+        whole = log.whole  # of ballots cut into pairs, voters learn from the ballots
+        questions = questions_of(whole)
+        data = Data(np.ascontiguousarray(X.network, np.float32), tables_of(whole, questions), questions)
         asked = train & (context_mass(data.tables, log.n_contexts) > 0)
-        plan = self._plan(log, asked, effort)
-        shape, trained, recipes = Workshop(log, data, asked, plan, effort.advance).run(self.voters, self.weight_decay)
+        plan = self._plan(whole, asked, effort)
+        shape, trained, recipes = Workshop(whole, data, asked, plan, effort.advance).run(self.voters, self.weight_decay)
         by_fold = (len(train), plan.members)
         return VoterModels(
             menus=log.menus,
+            probes=probes_of(log, questions),
             questions=tuple(questions),
             shape=shape,
             parameters={
@@ -135,7 +139,8 @@ class VoterModels:
 
     Args:
         menus: the catalogue whose columns are predicted.
-        questions: the kinds of question in it.
+        probes: the menus that voters are asked about for that.
+        questions: the kinds of question in the log's ballots.
         shape: of the network.
         parameters: each (folds, members, ...), as in `voters_network`.
         stops: (folds, questions, places) how often voters stop ranking, for questions that let them.
@@ -147,6 +152,7 @@ class VoterModels:
     """
 
     menus: MenuCatalogue
+    probes: Probes
     questions: tuple[Question, ...]
     shape: Shape
     parameters: dict[str, Floats]
@@ -161,14 +167,20 @@ class VoterModels:
 
     def predict(self, X: Features, fold: int) -> Floats:
         """Return (n, P) float32 mu^m_jk, one column for each pair of each menu."""
-        x = np.ascontiguousarray(X.network, np.float32)
-        found = np.zeros((len(x), len(self.menus.columns)), np.float32)
-        step = max(1, _CELLS // max(1, found.shape[1], self.shape.outputs))
+        return self.answers(X, fold, self.probes)
+
+    def answers(self, X: Features, fold: int, probes: Probes) -> Floats:
+        """Return (n, columns) float32 mean verdicts that the voters of a fold would give to some probes."""
+        x, width = np.ascontiguousarray(X.network, np.float32), len(probes.menus.columns)
+        margin = np.empty((len(x), probes.n_columns), np.float32)
+        step = max(1, _CELLS // max(1, width, self.shape.outputs))
         for start in range(0, len(x), step):
-            voters = list(self._voters(x[start : start + step], fold))
+            chunk = x[start : start + step]
+            voters, told = list(self._voters(chunk, fold)), np.zeros((len(chunk), width), np.float32)
             for number in range(len(self.questions)):
-                self._answer(number, voters, self.stops[fold, number], found[start : start + step])
-        return np.clip(found, -1.0, 1.0, out=found)
+                self._answer(number, voters, self.stops[fold, number], probes, told)
+            margin[start : start + step] = probes.pooled(told)
+        return np.clip(margin, -1.0, 1.0, out=margin)
 
     def utilities(self, X: Features, fold: int) -> Floats:
         """Return u_v(x, j), (n, V, K), of the population of a fold."""
@@ -188,12 +200,15 @@ class VoterModels:
             for v in range(int(self.n_voters[fold])):
                 yield _Voter(u[v], weight[v] / np.float32(members), p["tie"], lean + p["lean"][v])
 
-    def _answer(self, number: int, voters: list[_Voter], stops: Floats, found: Floats) -> None:
-        """Write the voters' mean answers to one kind of question into its columns."""
-        question, menus = self.questions[number], self.menus
-        asked = np.flatnonzero((menus.sizes == question.size) & (menus.form == question.form))
-        agents = menus.agent[menus.offsets[asked][:, None] + np.arange(question.size)].T
-        pairs = question.size * (question.size - 1) // 2
+    def _answer(self, number: int, voters: list[_Voter], stops: Floats, probes: Probes, found: Floats) -> None:
+        """Write the voters' mean answers to one kind of question into the columns of its menus."""
+        question, menus = self.questions[number], probes.menus
+        asked = np.flatnonzero(probes.question == number)
+        if not len(asked):
+            return
+        size = int(menus.sizes[asked[0]])  # that of the question, or two where two agents stand for all menus
+        agents = menus.agent[menus.offsets[asked][:, None] + np.arange(size)].T
+        pairs = size * (size - 1) // 2
         total = np.zeros((pairs, len(asked), len(found)), np.float32)
         for voter in voters:
             total += voter.weight * margins(question, voter.u[agents], voter.ties(question), stops)
@@ -218,16 +233,22 @@ class VoterModels:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Floats]) -> VoterModels:
-        """Return the models that `to_arrays` wrote."""
+    def from_arrays(cls, arrays: Mapping[str, Floats], probes: Probes | None = None) -> VoterModels:
+        """Return the models that `to_arrays` wrote.
+
+        Args:
+            probes: the menus to ask about; None: those of the file, as for a log that was not cut into pairs.
+        """
         inputs, agents, voters, ties, context_weights, *hidden = arrays["shape"].tolist()
         menus = MenuCatalogue(
             arrays["menu_offsets"], arrays["menu_agents"], arrays["menu_forms"], np.zeros(0, np.int32), agents
         )
         prefix = "parameter."
+        questions = [Question(s, f, Kind(k), t, n) for s, f, k, t, n in arrays["questions"].tolist()]
         return cls(
             menus=menus,
-            questions=tuple(Question(s, f, Kind(k), t, n) for s, f, k, t, n in arrays["questions"].tolist()),
+            probes=probes or own_menus(menus, questions),
+            questions=tuple(questions),
             shape=Shape(inputs, agents, voters, tuple(hidden), ties, bool(context_weights)),
             parameters={name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)},
             **{name: arrays[name] for name in _RESULTS},

@@ -29,7 +29,11 @@ def margins(question: Question, u: Floats, ties: Floats, stops: Floats) -> Float
         u: (size, M, n) utilities of the agents of M menus at n contexts.
         ties: (n_tie, ...) log tie weights that broadcast to (n_tie, M, n).
         stops: (size,) share of voters who stop ranking after so many blocks, for PARTIAL.
+
+    Two agents in place of a larger menu are asked for what their margin is in such menus (`in_larger_menu`).
     """
+    if len(u) == 2 < question.size and (question.kind == Kind.TIED or question.form == PARTIAL):
+        return in_larger_menu(question, u, ties, stops)
     if question.kind == Kind.CENSORED:
         return best_worst(u) if question.form == BEST_WORST else top(u, question.form)
     if question.kind == Kind.TIED or (question.form == PARTIAL and len(u) <= ENUMERATED_MENU):
@@ -38,6 +42,20 @@ def margins(question: Question, u: Floats, ties: Floats, stops: Floats) -> Float
     if question.form == PARTIAL:
         margin *= 1.0 - unranked(u, stops)
     return margin
+
+
+def in_larger_menu(question: Question, u: Floats, ties: Floats, stops: Floats) -> Floats:
+    """Return about E[Z] of two agents, (1, M, n), in menus of which the others lie halfway between the two.
+
+    The margin is that of a Davidson duel, sinh(d / 2) / (cosh(d / 2) + nu / 2), with the nu that is right where the two
+    differ by d = 1: one menu is worked out in place of M.
+    """
+    probe = np.zeros((question.size, 1, u.shape[2]), u.dtype)
+    probe[0], probe[1] = 0.5, -0.5
+    there = np.maximum(margins(question, probe, ties, stops)[0], 1e-6)
+    half_nu = np.maximum(np.sinh(0.5) / there - np.cosh(0.5), 0.0).astype(u.dtype)
+    half = np.clip((u[0] - u[1]) / 2, -_SPREAD / 2, _SPREAD / 2)
+    return np.asarray((np.sinh(half) / (np.cosh(half) + half_nu))[None])
 
 
 def _pair_index(size: int) -> tuple[Ints, Ints]:

@@ -1,0 +1,169 @@
+"""Which menus latent voters are asked about, to answer for the columns of a log, or for pairs that it never compares.
+
+The columns of a log of whole menus are its own menus. Those of ballots cut into pairs are means over the menus that
+held the pair, as often as they were asked. In rankings the order of two agents does not depend on who else is there
+(Plackett-Luce), or hardly (with ties): the pair alone stands for all its menus. Where only the best are told it does;
+there a few of the menus stand for all, so that a log of thousands of menus costs no more to predict than one of a few
+hundred.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from nasheval.arrays import Bools, Floats, Ints, n_pairs, offsets_of
+from nasheval.feedback.base import Log
+from nasheval.feedback.menus import MenuCatalogue
+from nasheval.nuisance.voters_records import Kind, Question
+
+_MENUS_PER_PAIR = 8  # that stand for all menus of a pair
+_COMPLETED = 4  # menus made up for a pair that was never compared
+
+
+@dataclass(frozen=True, eq=False)
+class Probes:
+    """Menus to ask voters about, and what to make of the answers.
+
+    Args:
+        menus: the menus; only their members and forms are used.
+        question: (M,) the number of the question that each is asked.
+        pooling: (pairs of these menus, columns) weights, each column's summing to one; None: a column each.
+    """
+
+    menus: MenuCatalogue
+    question: Ints
+    pooling: csr_array | None = None
+
+    @property
+    def n_columns(self) -> int:
+        """Number of columns that the answers make."""
+        return len(self.menus.columns) if self.pooling is None else int(self.pooling.shape[1])
+
+    def pooled(self, answers: Floats) -> Floats:
+        """Return (n, columns), given the answers to the pairs of the menus, (n, pairs)."""
+        return answers if self.pooling is None else np.asarray(answers @ self.pooling, answers.dtype)
+
+
+def own_menus(menus: MenuCatalogue, questions: list[Question]) -> Probes:
+    """Return the probes for the columns of a catalogue: its own menus."""
+    return Probes(menus, _numbers(menus, questions))
+
+
+def probes_of(log: Log, questions: list[Question]) -> Probes:
+    """Return the probes for the columns of a log, given the questions of its whole ballots."""
+    if log.ballots is None:
+        return own_menus(log.menus, questions)
+    whole, columns = log.ballots.menus, log.ballots.menus.columns
+    number = _numbers(whole, questions)
+    mass = np.bincount(whole.of_record, log.ballots.records.weights, len(whole)) / np.diff(columns.offsets)
+    free = np.array([_menu_free(question) for question in questions], bool)[number]
+    place = np.full(n_pairs(log.n_agents), -1)
+    place[log.menus.columns.pair] = np.arange(len(log.menus.columns))
+    cell = number[columns.menu].astype(np.int64) * len(place) + columns.pair  # a question and a pair
+    weight = mass[columns.menu]
+    alone = _alone(cell, weight, free[columns.menu], len(place), log.n_agents)
+    kept = _representative(whole, cell, np.flatnonzero(~free), mass)
+    return _joined(whole, number, kept, cell, weight, alone, place)
+
+
+def bridge_probes(log: Log, questions: list[Question], pairs: Ints, *, seed: int = 0) -> Probes:
+    """Return the probes for pairs that no menu of the log holds, (b,) numbered by `pair_index`.
+
+    They are asked the commonest question in which the order of two agents does not depend on who else is there, or
+    hardly; where the log has none, the commonest question of all, on menus made up with agents drawn at random.
+    """
+    whole, K = log.whole, log.n_agents
+    number = _numbers(whole.menus, questions)
+    asked = np.bincount(number[whole.menus.of_record], whole.records.weights, len(questions))
+    free = np.array([_menu_free(question) for question in questions], bool)
+    chosen = int(np.where(free, asked, -1).argmax() if free.any() else asked.argmax())
+    j, k = (side[pairs] for side in np.triu_indices(K, 1))
+    size = 2 if free.any() else questions[chosen].size
+    copies = 1 if size == 2 else _COMPLETED
+    members = np.sort(_completed(np.repeat(np.stack([j, k], axis=1), copies, axis=0), size, K, seed), axis=1)
+    menus = _catalogue(members, questions[chosen].form, K)
+    right = menus.columns.pair == np.repeat(np.repeat(pairs, copies), np.diff(menus.columns.offsets))
+    rows, column = np.flatnonzero(right), np.repeat(np.arange(len(pairs)), copies)
+    pooling = csr_array((np.full(len(rows), 1 / copies), (rows, column)), shape=(len(right), len(pairs)))
+    return Probes(menus, np.full(len(menus), chosen), pooling)
+
+
+def _menu_free(question: Question) -> bool:
+    """Tell whether the order of two agents does not, or hardly, depend on who else is in the menu."""
+    return question.kind != Kind.CENSORED
+
+
+def _numbers(menus: MenuCatalogue, questions: list[Question]) -> Ints:
+    """Return (M,) the question of each menu."""
+    number = {(question.size, question.form): q for q, question in enumerate(questions)}
+    both = zip(menus.sizes.tolist(), menus.form.tolist(), strict=True)
+    return np.array([number[size, form] for size, form in both], np.int64)
+
+
+def _alone(cell: Ints, weight: Floats, free: Bools, pairs: int, n_agents: int) -> tuple[Ints, Ints, Ints, Floats]:
+    """Return the menus of two, (m, 2), that stand for pairs in menu-free questions: with question, pair and weight."""
+    keys, at = np.unique(cell[free], return_inverse=True)
+    j, k = (side[keys % pairs] for side in np.triu_indices(n_agents, 1))
+    return np.stack([j, k], axis=1), keys // pairs, keys % pairs, np.bincount(at, weight[free], len(keys))
+
+
+def _representative(menus: MenuCatalogue, cell: Ints, asked: Ints, mass: Floats) -> Ints:
+    """Return some of the menus in `asked`, the commonest first, so that every pair is in eight, or in all it has.
+
+    Equally common ones come in random order: that of the catalogue would prefer the company of the first agents.
+    """
+    count: dict[int, int] = {}
+    kept, offsets = [], menus.columns.offsets
+    lots = np.random.default_rng(0).random(len(asked))
+    for menu in asked[np.lexsort((lots, -mass[asked]))].tolist():
+        cells = cell[offsets[menu] : offsets[menu + 1]].tolist()
+        if any(count.get(one, 0) < _MENUS_PER_PAIR for one in cells):
+            kept.append(menu)
+            for one in cells:
+                count[one] = count.get(one, 0) + 1
+    return np.array(kept, np.int64)
+
+
+def _joined(
+    whole: MenuCatalogue,
+    number: Ints,
+    kept: Ints,
+    cell: Ints,
+    weight: Floats,
+    alone: tuple[Ints, Ints, Ints, Floats],
+    place: Ints,
+) -> Probes:
+    """Return menus of two and whole menus as one catalogue, the columns of each weighted by how often it was asked."""
+    two, of_two, pair_of_two, weight_of_two = alone
+    sizes = np.concatenate([np.full(len(two), 2), whole.sizes[kept]])
+    agents = [two.ravel(), *(whole.members(int(menu)) for menu in kept)]
+    menus = MenuCatalogue(
+        offsets_of(sizes), np.concatenate(agents).astype(np.int16), np.zeros(len(sizes), np.int16),
+        np.zeros(0, np.int32), whole.n_agents,
+    )  # fmt: skip
+    spans = [np.arange(whole.columns.offsets[menu], whole.columns.offsets[menu + 1]) for menu in kept]
+    taken = np.concatenate([*spans, np.zeros(0, np.int64)]).astype(np.int64)
+    all_of, kept_of = (np.bincount(cell[rows], weight[rows], int(cell.max()) + 1) for rows in (slice(None), taken))
+    scaled = weight[taken] * (all_of / np.maximum(kept_of, 1e-300))[cell[taken]]  # the kept stand for all
+    pair = np.concatenate([pair_of_two, whole.columns.pair[taken]])
+    mass = np.concatenate([weight_of_two, scaled])
+    mass /= np.bincount(pair, mass, len(place))[pair]
+    pooling = csr_array((mass, (np.arange(len(pair)), place[pair])), shape=(len(pair), int(place.max()) + 1))
+    return Probes(menus, np.concatenate([of_two, number[kept]]), pooling)
+
+
+def _completed(pair: Ints, size: int, n_agents: int, seed: int) -> Ints:
+    """Return (m, size) menus that hold both agents of each pair, (m, 2), the others drawn at random."""
+    rng = np.random.default_rng(seed)
+    order = rng.random((len(pair), n_agents))
+    order[np.arange(len(pair))[:, None], pair] = -1.0  # the pair itself comes first
+    return np.argsort(order, axis=1)[:, : min(size, n_agents)]
+
+
+def _catalogue(members: Ints, form: int, n_agents: int) -> MenuCatalogue:
+    sizes = np.full(len(members), members.shape[1])
+    agent, forms = members.ravel().astype(np.int16), np.full(len(members), form, np.int16)
+    return MenuCatalogue(offsets_of(sizes), agent, forms, np.zeros(0, np.int32), n_agents)
