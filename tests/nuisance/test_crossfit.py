@@ -196,22 +196,47 @@ def test_every_verdict_and_record_gets_its_own_prediction(models, cells, monkeyp
     assert sorted(rows.tolist()) == list(range(log.n_contexts))
 
 
-def test_the_floor():
-    fit = fit_of(log_of(), propensity=Recorded, floor=0.1)
+class Known(Recorded):
+    known = True
+
+
+class Fixed(Tagged):
+    """The same small propensity for every menu and context."""
+
+    def predict(self, X, fold):
+        return np.full((len(X), self.width), 0.01)
+
+
+@pytest.mark.parametrize("design", ["inclusion", "draws"])
+def test_the_floor_is_a_twentieth_of_the_menus_share(design):
+    log = log_of(design=design)
+    fit = fit_of(log, propensity=Recorded)
+    for menu in range(len(log.menus)):
+        rows = np.flatnonzero(log.menus.of_record == menu)
+        of = len(rows) / log.n_records if design == "draws" else len(set(log.context_of[rows])) / log.n_contexts
+        assert fit.floors[menu] == pytest.approx(0.05 * of)
+    floor = fit.floors[log.menus.of_record]
     assert np.array_equal(fit.raw_propensity, np.linspace(0.001, 0.9, 90))
-    assert fit.lowest == 0.1
-    assert np.array_equal(fit.e, np.maximum(fit.raw_propensity, 0.1))
-    assert fit.clipped_share == (np.linspace(0.001, 0.9, 90) < 0.1).mean()
+    assert np.array_equal(fit.e, np.maximum(fit.raw_propensity, floor))
+    assert fit.clipped_share == (fit.raw_propensity < floor).mean() > 0
 
 
-def test_under_many_draws_the_floor_is_lower():
-    """Six menus: as given. A catalogue of M > 10 menus, whose propensities sum to one: floor * 10 / M."""
+def test_known_propensities_are_never_raised():
+    fit = fit_of(log_of(design="draws"), propensity=Known)
+    assert fit.is_known
+    assert not fit.floors.any()
+    assert np.array_equal(fit.e, fit.raw_propensity)
+    assert fit.clipped_share == 0
+    assert not fit.clipped.nnz
+
+
+def test_clipping_is_what_the_floor_keeps_from_the_correction():
     log = log_of(design="draws")
-    assert fit_of(log, floor=0.1).lowest == 0.1
-    pairs = np.array([(j, k) for j in range(8) for k in range(j + 1, 8)])
-    records = Records.build(sizes=np.full(28, 2), agent=pairs.ravel(), rank=np.tile([0, 1], 28))
-    many = Feedback.from_records(records, agents="abcdefgh", contexts=pa.table({"x": np.arange(28.0)}), design="draws")
-    assert fit_of(many, floor=0.1).lowest == pytest.approx(0.1 * 10 / 28)
+    fit = fit_of(log, propensity=Fixed)
+    expected = np.maximum(1 - 0.01 / fit.floors, 0)
+    assert (expected > 0).any()
+    assert np.array_equal(fit.looked_at, np.arange(log.n_contexts))
+    assert fit.clipped.toarray() == pytest.approx(np.tile(expected, (log.n_contexts, 1)))
 
 
 def test_elsewhere_the_folds_are_averaged():

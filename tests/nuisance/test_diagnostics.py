@@ -38,9 +38,9 @@ class Table:
         return self.values[X.trees[:, 0].astype(int)]
 
 
-def fit_of(log, mu, e, floor=0.01):
+def fit_of(log, mu, e):
     x = np.arange(log.n_contexts, dtype=np.float32)[:, None]
-    return NuisanceFit(log, Features(x, x), make_folds(log, 2), Table(mu), Table(e), floor)
+    return NuisanceFit(log, Features(x, x), make_folds(log, 2), Table(mu), Table(e))
 
 
 def duels(pairs, won, context_of, n, *, agents="abc", design="inclusion", **columns):
@@ -75,8 +75,8 @@ def test_the_golden_log(golden):
     assert found.smallest == 0.005
     assert found.quantiles[0] == (0.0, 0.005)
     assert found.quantiles[-1] == (1.0, 0.5)
-    assert (found.floor, found.clipped_share) == (0.01, 0.25)
-    weights = np.array([1 / 0.5, 2 / 0.4, 1 / 0.01])
+    assert (found.floor, found.clipped_share) == (0.05, 0.25)
+    weights = np.array([1 / 0.5, 2 / 0.4, 1 / 0.05])  # all contexts ask a, b: the floor is 0.05
     assert found.votes.tolist() == [3, 0, 1]
     assert found.effective == pytest.approx([weights.sum() ** 2 / (weights**2).sum(), 0, 1])
 
@@ -84,8 +84,7 @@ def test_the_golden_log(golden):
 def test_the_golden_log_in_words(golden):
     found = NuisanceDiagnostics.of(golden)
     words = " ".join(found.warnings())
-    assert "25% of records have a propensity below 0.01" in words
-    assert "1 of 3 pairs were never compared" in words
+    assert "25% of records have a propensity below 0.05 of their menu's share" in words
     assert "2 pairs have fewer than 30 effective votes; fewest: b and c, whose 1 votes count as 1.0" in words
     text = str(found)
     assert "4 verdicts out of fold" in text
@@ -180,7 +179,7 @@ def test_bad_nuisances_are_named():
     words = " ".join(NuisanceDiagnostics.of(bad).warnings())
     assert "explains none" in words
     assert "Predicted verdicts are off" in words
-    assert "Predicted propensities are off" in words
+    assert "Propensities do not fit where x" in words
 
 
 def test_draws_and_known_propensities():

@@ -15,9 +15,10 @@ from nasheval.feedback.partition import ranking
 from nasheval.feedback.records import Records
 from nasheval.feedback.world import SyntheticWorld
 from nasheval.nuisance import multinomial as module
+from nasheval.nuisance.choice import BestPropensity
 from nasheval.nuisance.crossfit import crossfit, make_folds
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.marginal import Marginal, menu_shares
+from nasheval.nuisance.marginal import Marginal, menu_shares, raw_shares
 from nasheval.nuisance.multinomial import Multinomial
 from nasheval.nuisance.propensity import Known, PrintedPropensity, choose_propensity
 from nasheval.nuisance.sklearn_models import Intercept, SklearnPropensity
@@ -51,7 +52,7 @@ def test_what_is_chosen():
     one, many = WORLD.feedback("pairwise", 1, 30, selection="one"), WORLD.feedback("pairwise", 1, 30)
     known = WORLD.feedback("pairwise", 1, 30, known_propensity=True)
     bare = duels([(0, 1), (0, 2)])
-    assert isinstance(choose_propensity("auto", one), Multinomial)
+    assert isinstance(choose_propensity("auto", one), BestPropensity)
     assert choose_propensity("auto", many) == TunedTrees(TreePropensity(), how="trees", columns=5, per_fold=False)
     assert isinstance(choose_propensity("auto", known), Known)
     assert isinstance(choose_propensity("auto", bare), Marginal)
@@ -66,11 +67,11 @@ def test_what_is_chosen():
     assert choose_propensity(mine, many) is mine
 
 
-def test_many_menus_are_marginal():
+def test_many_menus_are_modelled_by_context():
     pairs = [(j, k) for j in range(21) for k in range(j + 1, 21)]
     names = [f"m{j}" for j in range(21)]
     log = duels(pairs, agents=names, contexts=pa.table({"x": np.arange(float(len(pairs)))}))
-    assert isinstance(choose_propensity("auto", log), Marginal)
+    assert isinstance(choose_propensity("auto", log), BestPropensity)
 
 
 def test_a_classifier_is_wrapped():
@@ -185,6 +186,20 @@ def test_marginal_draws_sum_to_one(rows):
     e = Marginal(by="g").fit(log, X, folds(len(rows)), Effort()).predict(X, 1)
     assert (e > 0).all()
     assert e.sum(axis=1) == pytest.approx(1)
+
+
+def test_light_records_are_smoothed_lightly():
+    """Ten records of a tenth share one vote; a menu that was not drawn gets half a light record, not half a vote."""
+    pairs = [(0, 1)] * 30 + [(0, 2)] * 10
+    log = duels(pairs, context_of=np.repeat(np.arange(4), 10), n=4, weight=np.full(40, 0.1))
+    shares = menu_shares(log, np.array([True, True, True, False]))
+    assert shares == pytest.approx(np.array([3.05, 0.05]) / 3.1)
+    assert raw_shares(log) == pytest.approx([0.75, 0.25])
+
+
+def test_raw_shares_of_inclusion_are_of_contexts():
+    log = duels([(0, 1), (0, 2), (0, 1)], context_of=[0, 0, 1], n=4, design="inclusion")
+    assert raw_shares(log) == pytest.approx([2 / 4, 1 / 4])
 
 
 # -- multinomial ------------------------------------------------------------------------------------------------------

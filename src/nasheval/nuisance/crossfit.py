@@ -8,14 +8,18 @@ from functools import cached_property
 
 import numpy as np
 import pyarrow.compute as pc
+from scipy.sparse import csr_array, vstack
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log, column_list
 from nasheval.feedback.splitting import units
 from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner, RecordModels
+from nasheval.nuisance.marginal import raw_shares
 
+FLOOR = 0.05  # of the share of a menu, below which estimated propensities are raised
 _CELLS = 1 << 23  # predictions held at a time
+_CLIP_CELLS = 1 << 20  # propensities compared with the floors at a time
 
 
 def make_folds(log: Log, folds: int = 5, *, seed: int = 0, by: str | None = None) -> Ints:
@@ -97,7 +101,6 @@ class NuisanceFit:
         fold: (n_contexts,) the fold of each context.
         outcome_models: mu, one model a fold.
         propensity_models: e, one model a fold.
-        floor: propensities below this are raised to it; under draws see `lowest`.
     """
 
     log: Log
@@ -105,7 +108,6 @@ class NuisanceFit:
     fold: Ints
     outcome_models: FoldModels
     propensity_models: FoldModels
-    floor: float = 0.01
 
     @property
     def n_folds(self) -> int:
@@ -141,18 +143,55 @@ class NuisanceFit:
 
     @property
     def e(self) -> Floats:
-        """(n_records,) out-of-fold e^m of every record."""
-        return np.maximum(self.raw_propensity, self.lowest)
+        """(n_records,) out-of-fold e^m of every record; estimates are raised to the floor of their menu."""
+        return np.maximum(self.raw_propensity, self.floors[self.log.menus.of_record])
+
+    @cached_property
+    def floors(self) -> Floats:
+        """(M,) what smaller propensities of each menu are raised to: 0.05 times the menu's share, 0 for known ones.
+
+        The share is that of all records, by weight; under inclusion that of the contexts which include the menu.
+        """
+        return readonly(np.zeros(len(self.log.menus)) if self.is_known else FLOOR * raw_shares(self.log))
 
     @property
-    def lowest(self) -> float:
-        """The floor in use: under draws M propensities sum to one, so there it is floor * min(1, 10 / M)."""
-        return self.floor * min(1.0, 10 / len(self.log.menus)) if self.log.design == "draws" else self.floor
+    def is_known(self) -> bool:
+        """Whether propensities are known, not estimated."""
+        return bool(getattr(self.propensity_models, "known", False))
 
     @property
     def clipped_share(self) -> float:
         """Share of records whose propensity was raised to the floor."""
-        return float((self.raw_propensity < self.lowest).mean()) if self.log.n_records else 0.0
+        raised = self.raw_propensity < self.floors[self.log.menus.of_record]
+        return float(raised.mean()) if self.log.n_records else 0.0
+
+    @cached_property
+    def looked_at(self) -> Ints:
+        """The contexts, spread evenly over the log, whose propensities are compared with the floors."""
+        thin = max(1, -(-self.log.n_contexts * len(self.log.menus) // _CELLS))
+        return readonly(np.arange(0, self.log.n_contexts, thin))
+
+    @cached_property
+    def clipped(self) -> csr_array:
+        """(len(looked_at), M): 1 - e / floor where the out-of-fold e is below its floor, else 0.
+
+        That part of the correction of a menu is missing from Gamma on average: with d the outcome model's error at the
+        context, the bias is this times d.
+        """
+        models, shape = self.propensity_models, (len(self.looked_at), len(self.log.menus))
+        if self.is_known or isinstance(models, RecordModels):
+            kept: csr_array | None = getattr(models, "clipped", None)
+            return csr_array(shape) if kept is None else kept
+        rows, step = [], max(1, _CLIP_CELLS // max(1, shape[1]))
+        for start in range(0, shape[0], step):
+            contexts = self.looked_at[start : start + step]
+            share = np.zeros((len(contexts), shape[1]))
+            for fold in np.unique(self.fold[contexts]):
+                inside = np.flatnonzero(self.fold[contexts] == fold)
+                e = models.predict(self.X[contexts[inside]], int(fold))
+                share[inside] = np.maximum(1 - e / self.floors, 0.0)
+            rows.append(csr_array(share))
+        return csr_array(vstack(rows)) if rows else csr_array(shape)
 
     def _at_rows(self, models: FoldModels, width: int, context: Ints, column: Ints) -> Floats:
         """Return one out-of-fold prediction for each row, given by its context (ascending) and column."""
@@ -199,7 +238,6 @@ def crossfit(
     propensity: Learner,
     fold: Ints,
     effort: Effort | None = None,
-    floor: float = 0.01,
 ) -> NuisanceFit:
     """Fit both nuisances on all folds but one, for each fold in turn.
 
@@ -209,4 +247,4 @@ def crossfit(
     train: Bools = np.arange(int(fold.max()) + 1)[:, None] != fold[None, :]
     given = effort or Effort()
     half = replace(given, advance=lambda share: given.advance(share / 2))
-    return NuisanceFit(log, X, fold, outcome.fit(log, X, train, half), propensity.fit(log, X, train, half), floor)
+    return NuisanceFit(log, X, fold, outcome.fit(log, X, train, half), propensity.fit(log, X, train, half))

@@ -9,7 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Floats, Ints, n_pairs, readonly
-from nasheval.nuisance.crossfit import NuisanceFit
+from nasheval.nuisance.balance import NeverAsked, PropensityCheck, check_propensities, never_asked
+from nasheval.nuisance.choice import Choice
+from nasheval.nuisance.crossfit import FLOOR, NuisanceFit
 from nasheval.nuisance.learners import RecordModels
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ _CHUNK_CELLS = 1 << 21
 _QUANTILES = (0.0, 0.01, 0.05, 0.25, 0.5, 0.75, 1.0)
 _THIN = 30  # effective votes of a pair below which its correction is mostly noise
 _FAR = 0.05  # distance between predicted and observed verdicts that is worth a warning
-_FAR_SHARE = 0.2  # the same for propensities, as a share of the prediction
+_NAMED = 3  # pairs that a warning names
 
 
 @dataclass(frozen=True)
@@ -69,9 +71,12 @@ class NuisanceDiagnostics:
         outcome: calibration of mu against verdicts.
         smallest: smallest propensity of a record, before the floor.
         quantiles: (level, propensity) of the records' propensities, before the floor.
-        floor: what propensities below it were raised to.
+        floor: estimates below this part of their menu's share were raised to it; 0 where propensities are known.
         clipped_share: share of records that were raised.
         propensity: calibration of e over contexts and menus; None where propensities are known only at records.
+        choice: which propensity model was chosen and what it wins; None where none was chosen by held-out loss.
+        check: where propensities fit worst; None where they are known only at records, or no column can tell.
+        never_asked: pairs that were never asked in a group of contexts, though often elsewhere.
         votes: (pairs,) number of verdicts of each pair j < k, in the order of `pair_index`.
         effective: (pairs,) effective number of them, (sum w / e)^2 / sum (w / e)^2.
     """
@@ -88,13 +93,16 @@ class NuisanceDiagnostics:
     floor: float
     clipped_share: float
     propensity: Calibration | None
+    choice: Choice | None
+    check: PropensityCheck | None
+    never_asked: tuple[NeverAsked, ...]
     votes: Ints
     effective: Floats
 
     @classmethod
     def of(cls, fit: NuisanceFit) -> NuisanceDiagnostics:
         """Measure cross-fitted nuisances."""
-        raw = fit.raw_propensity
+        raw, by_record = fit.raw_propensity, isinstance(fit.propensity_models, RecordModels)
         levels = np.quantile(raw, _QUANTILES) if len(raw) else np.full(len(_QUANTILES), np.nan)
         votes, effective = _effective(fit)
         return cls(
@@ -104,9 +112,12 @@ class NuisanceDiagnostics:
             **_outcome_scores(fit),
             smallest=float(levels[0]),
             quantiles=tuple((level, float(value)) for level, value in zip(_QUANTILES, levels, strict=True)),
-            floor=fit.lowest,
+            floor=0.0 if fit.is_known else FLOOR,
             clipped_share=fit.clipped_share,
-            propensity=None if isinstance(fit.propensity_models, RecordModels) else _propensity_calibration(fit),
+            propensity=None if by_record else _propensity_calibration(fit),
+            choice=getattr(fit.propensity_models, "choice", None),
+            check=getattr(fit.propensity_models, "check", None) if by_record else check_propensities(fit),
+            never_asked=never_asked(fit.log),
             votes=votes,
             effective=effective,
         )
@@ -129,10 +140,15 @@ class NuisanceDiagnostics:
             f"{self.r2_within:.3f}, log loss {self.log_loss:.3f}"
         )
         yield _calibration_table("Verdicts by predicted verdict", self.outcome)
+        raised = f"{self.clipped_share:.1%} of records raised to {self.floor:g} of their menu's share"
         yield Text(
             f"Propensities ({self.design}): smallest {self.smallest:.4g}, median {dict(self.quantiles)[0.5]:.4g}; "
-            f"{self.clipped_share:.1%} of records raised to {self.floor:.4g}"
+            f"{raised if self.floor else 'known, none raised'}"
         )
+        if self.choice is not None:
+            yield Text(f"Propensity model: {self.choice}")
+        if self.check is not None and not self.check.is_off:
+            yield Text(f"{self.check}; {self.check.n_tests} tests together")
         if self.propensity is not None:
             yield _calibration_table("Menus asked, by predicted propensity", self.propensity)
         yield _pair_table(self)
@@ -262,29 +278,38 @@ def _outcome_warnings(found: NuisanceDiagnostics) -> Iterator[str]:
         )
     if found.outcome.is_off(_FAR):
         yield (
-            f"Predicted verdicts are off by {found.outcome.distance:.2f} on average, more than chance explains; the "
-            f"debiased estimate corrects for it, the plug-in does not."
+            f"Predicted verdicts are off by {found.outcome.distance:.2f} on average (some by more than three standard "
+            f"errors); debiased means are free of that as far as propensities are right, the plug-in is not."
         )
 
 
 def _propensity_warnings(found: NuisanceDiagnostics) -> Iterator[str]:
     if found.clipped_share > 0.01:
         yield (
-            f"{found.clipped_share:.0%} of records have a propensity below {found.floor:.4g} and were raised to it: "
-            f"some menus are hardly ever asked there, and estimates lean on the outcome model."
+            f"{found.clipped_share:.0%} of records have a propensity below {found.floor:g} of their menu's share and "
+            f"were raised to it: some menus are hardly ever asked there, and estimates lean on the outcome model."
         )
-    if found.propensity is not None and found.propensity.is_off(_FAR_SHARE * found.propensity.predicted):
-        yield (
-            f"Predicted propensities are off by {found.propensity.distance:.2g} on average, more than chance explains: "
-            f"which menus were asked where is not well understood."
-        )
+    if found.check is not None and found.check.is_off:
+        yield f"{found.check}. Means are debiased only as far as the outcome model is right there."
+    if found.never_asked:
+        yield _never_asked(found.never_asked)
     yield from _thin_pairs(found)
 
 
+def _never_asked(pairs: tuple[NeverAsked, ...]) -> str:
+    """Name the first few pairs that were never asked in a group."""
+    named = "; ".join(
+        f"{one.first} and {one.second} where {one.column} is {one.group} ({one.expected:,.0f} expected)"
+        for one in pairs[:_NAMED]
+    )
+    more = f"; and {len(pairs) - _NAMED:,} more" if len(pairs) > _NAMED else ""
+    return (
+        f"Never asked, though often elsewhere: {named}{more}. What is said of them there is the outcome model's guess."
+    )
+
+
 def _thin_pairs(found: NuisanceDiagnostics) -> Iterator[str]:
-    never, thin = int((found.votes == 0).sum()), (found.votes > 0) & (found.effective < _THIN)
-    if never:
-        yield f"{never:,} of {len(found.votes):,} pairs were never compared; what is said of them is the model's guess."
+    thin = (found.votes > 0) & (found.effective < _THIN)
     if thin.any():
         worst = int(np.flatnonzero(thin)[found.effective[thin].argmin()])
         yield (

@@ -111,9 +111,25 @@ def _asked(log: Log, seen: Bools) -> tuple[Ints, Ints, Floats]:
 def menu_shares(log: Log, seen: Bools) -> Floats:
     """Return (M,) the smoothed share of each menu over some contexts; under draws they sum to one.
 
-    Each menu is given half a context more; half a voter's where voters are held out whole and may share one menu.
+    Each menu is given half a context more; under draws half a record (`half_record`).
     """
     _, menu, weight = _asked(log, seen)
-    whole = log.n_contexts / max(1, len(np.unique(units(log))))
-    count = np.bincount(menu, weight, len(log.menus)) + 0.5 * (whole if log.design == "draws" else 1.0)
+    count = np.bincount(menu, weight, len(log.menus)) + (half_record(log) if log.design == "draws" else 0.5)
     return count / (count.sum() if log.design == "draws" else int(seen.sum()) + 1.0)
+
+
+def half_record(log: Log) -> float:
+    """Return half a record's weight, that of a light record where records share one vote.
+
+    Half a voter's records where voters are held out whole and may share one menu.
+    """
+    whole = log.n_contexts / max(1, len(np.unique(units(log))))
+    usual = float(log.records.weights.mean()) if log.n_records else 1.0
+    return 0.5 * whole * min(1.0, usual)
+
+
+def raw_shares(log: Log) -> Floats:
+    """Return (M,) the share of records that ask each menu, by weight; under inclusion of contexts that include it."""
+    _, menu, weight = _asked(log, np.ones(log.n_contexts, bool))
+    total = weight.sum() if log.design == "draws" else log.n_contexts
+    return np.bincount(menu, weight, len(log.menus)) / max(total, 1e-300)

@@ -32,7 +32,7 @@ class Multinomial:
         penalties: ridge penalties to try, falling; the first that does worse than the one before ends the search.
     """
 
-    penalties: tuple[float, ...] = (1000.0, 100.0, 10.0, 1.0)
+    penalties: tuple[float, ...] = (1000.0, 100.0, 10.0, 1.0, 0.1, 0.01)
 
     def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> SoftmaxModels:
         """Fit one model on each training set; see `Learner.fit`."""

@@ -8,13 +8,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log
+from nasheval.nuisance.balance import PropensityCheck
+from nasheval.nuisance.choice import BestPropensity, Choice
 from nasheval.nuisance.learners import Effort, Features, FoldModels, Learner
 from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.multinomial import Multinomial
@@ -24,7 +27,6 @@ from nasheval.nuisance.tuning import Search, TunedTrees
 
 NAMES = ("auto", "known", "lightgbm", "multinomial", "marginal")
 _ACCEPTED = f"{', '.join(map(repr, NAMES))}, a callable or a scikit-learn classifier"
-FEW_MENUS = 200  # "auto" models draws by context up to this many menus
 
 Rule = Callable[[Features], Any]  # contexts -> (n, M) propensities
 
@@ -35,8 +37,8 @@ def choose_propensity(choice: Any, log: Log, *, tune: Search | None = None) -> L
     Args:
         choice: "auto": known propensities where the log carries them; else under inclusion LightGBM a menu with the
             number of trees chosen on training contexts (a hundred of them overfit: on the paper's simulation with 2,000
-            contexts they are off by 0.14, and by 0.08 so), under draws multinomial if there are at most 200 menus; and
-            marginal with more menus, or without any context column. "known". "lightgbm":
+            contexts they are off by 0.14, and by 0.08 so), under draws the best of several models out of fold
+            (`BestPropensity`); and marginal without any context column. "known". "lightgbm":
             under inclusion a classifier a menu, as printed in the paper; under draws one multiclass model, so that
             propensities sum to one. "multinomial": draws only. "marginal": shares of the menus, whatever the context.
             A callable of `Features`: known. A scikit-learn classifier. A `Learner` is returned as it is.
@@ -77,7 +79,7 @@ def _automatic(log: Log) -> Learner:
         return Marginal()
     if log.design == "inclusion":
         return TunedTrees(TreePropensity(), how="trees", columns=5, per_fold=False)
-    return Multinomial() if len(log.menus) <= FEW_MENUS else Marginal()
+    return BestPropensity()
 
 
 # -- known ------------------------------------------------------------------------------------------------------------
@@ -117,9 +119,17 @@ class KnownModels:
 
     Args:
         values: (n_records,) e^m of each record.
+        known: False where they are estimates of a model that was not kept, which are raised to a floor.
+        choice: why that model was chosen, if it was.
+        check: where it fits worst, if that was looked at.
+        clipped: how far it lay below the floors, as `NuisanceFit.clipped`; None: nowhere.
     """
 
     values: Floats
+    known: bool = True
+    choice: Choice | None = None
+    check: PropensityCheck | None = None
+    clipped: csr_array | None = None
 
     def of_records(self) -> Floats:
         """Return (n_records,) e^m of each record."""
@@ -144,6 +154,7 @@ class RuleModels:
 
     rule: Rule
     n_menus: int
+    known: ClassVar[bool] = True
 
     def predict(self, X: Features, fold: int) -> Floats:
         """Return (n, M) propensities, the same for every fold."""

@@ -1,0 +1,102 @@
+"""The softmax over agents: its gradient, and what it can represent."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from threadpoolctl import threadpool_limits
+
+from nasheval.nuisance import agent_softmax as module
+from nasheval.nuisance.agent_softmax import AgentSoftmax, Slopes
+from nasheval.nuisance.learners import Effort
+from nasheval.nuisance.marginal import menu_shares
+from nasheval.nuisance.strata import StrataModels
+
+from .selection import drawn_log, relative_error
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    """As under `BestPropensity`: for matrices this small threads cost more than they bring."""
+    with threadpool_limits(1, "blas"):
+        yield
+
+
+def base_of(log, train):
+    return StrataModels(((),) * len(train), tuple(menu_shares(log, seen)[None].astype(np.float32) for seen in train))
+
+
+def small_counts(seed, rows=12):
+    """Draws of menus of two or three of four agents, some rows the same."""
+    rng = np.random.default_rng(seed)
+    members = np.array([[1, 1, 0, 0], [0, 1, 1, 0], [1, 0, 1, 1], [0, 0, 1, 1], [1, 1, 1, 0]], np.float32)
+    draws = module._Draws(
+        rng.integers(0, 2, (rows, 3)).astype(np.float32), rng.integers(0, 2, rows), rng.integers(0, 5, rows),
+        rng.uniform(0.5, 2, rows), np.arange(rows),
+    )  # fmt: skip
+    slopes = Slopes(*(rng.normal(size=size).astype(np.float32) for size in ((3, 4), (3, 2), (4, 2))))
+    return draws, module._Menus(members), rng.normal(size=(2, 5)).astype(np.float32), slopes
+
+
+@pytest.mark.parametrize("chunk", [5, 1 << 19])
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 1000))
+def test_the_loss_is_written_out(chunk, seed):
+    """-sum of w log p over records, with logits summed agent by agent and pair by pair."""
+    draws, menus, offset, slopes = small_counts(seed)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(module, "_CHUNK_CELLS", chunk)
+        loss = draws.counts(menus, offset).loss(slopes)[0]
+    expected = 0.0
+    for x, stratum, menu, weight in zip(draws.phi, draws.stratum, draws.menu, draws.weight, strict=True):
+        logits = []
+        for m, row in enumerate(menus.members):
+            agents = np.flatnonzero(row)
+            single = sum(x @ slopes.theta[:, j] for j in agents)
+            pairs = [slopes.v[j] * slopes.v[k] for i, j in enumerate(agents) for k in agents[i + 1 :]]
+            logits.append(offset[stratum, m] + single + (x @ slopes.w) @ np.sum(pairs, axis=0))
+        logits = np.array(logits, float)
+        expected -= weight * (logits[menu] - np.log(np.exp(logits).sum()))
+    assert loss == pytest.approx(expected, rel=1e-4)
+
+
+@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.integers(0, 1000))
+def test_the_gradient_is_that_of_the_loss(seed):
+    draws, menus, offset, slopes = small_counts(seed)
+    counts = draws.counts(menus, offset)
+    gradient, flat = module._flat(counts.loss(slopes)[1]), module._flat(slopes)
+    for place in range(len(flat)):
+        step = np.zeros_like(flat)
+        step[place] = 1e-2
+        up, down = (counts.loss(module._shaped(flat + sign * step, slopes))[0] for sign in (1, -1))
+        assert gradient[place] == pytest.approx((up - down) / 2e-2, rel=2e-2, abs=2e-2)
+
+
+@pytest.mark.parametrize("kind", ["clique", "u-shape"])
+def test_what_is_made_of_agents_is_recovered(kind):
+    """Six agents that meet more often in one language are one pair term; ends of a number are bins of it."""
+    log, X, true = drawn_log(10, 5000, kind)
+    train = np.ones((1, 5000), bool)
+    models = AgentSoftmax(base_of(log, train)).fit(log, X, train, Effort())
+    e = models.predict(X, 0)
+    assert e.sum(axis=1) == pytest.approx(1, abs=1e-5)
+    shares = np.tile(menu_shares(log, train[0]), (5000, 1))
+    assert relative_error(e, true) < 0.4 * relative_error(shares, true)
+    assert (models.slopes[0].w.shape[1] > 0) or kind == "u-shape"
+
+
+def test_many_records_are_fitted_in_two_goes(monkeypatch):
+    """A first fit on a sample, which more records then improve."""
+    log, X, true = drawn_log(10, 5000, "u-shape")
+    train = np.ones((1, 5000), bool)
+    monkeypatch.setattr(module, "_FEWEST", 10)
+    monkeypatch.setattr(module, "_FIRST_CELLS", 45 * 600)
+    errors = []
+    for cells in (45 * 600, 1 << 25):
+        monkeypatch.setattr(module, "_LAST_CELLS", cells)
+        e = AgentSoftmax(base_of(log, train)).fit(log, X, train, Effort()).predict(X, 0)
+        errors.append(relative_error(e, true))
+    assert errors[1] < 0.8 * errors[0]
