@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from nasheval.game.regularizers import Entropy as Entropy
     from nasheval.game.solver import Solution as Solution
     from nasheval.game.solver import solve as solve
+    from nasheval.payoff.aggregators import AsAsked as AsAsked
     from nasheval.payoff.aggregators import Cubic as Cubic
     from nasheval.payoff.aggregators import Mean as Mean
     from nasheval.payoff.aggregators import Weighted as Weighted
@@ -47,6 +48,7 @@ __version__ = "0.1.0.dev0"
 
 # Where each public name lives; a name that its module does not hold is the module itself.
 _HOMES = {
+    "AsAsked": "nasheval.payoff.aggregators",
     "ContextEncoder": "nasheval.contexts.encoder",
     "ConvergenceError": "nasheval.errors",
     "Cubic": "nasheval.payoff.aggregators",

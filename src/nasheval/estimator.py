@@ -26,7 +26,10 @@ from nasheval.nuisance.learners import Advance, Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.propensity import PrintedPropensity, choose_propensity
 from nasheval.nuisance.trees import TreeOutcome
-from nasheval.payoff.aggregators import Aggregator, Mean
+from nasheval.payoff.aggregation import AnyAggregator, as_asked
+from nasheval.payoff.aggregators import Mean
+from nasheval.payoff.bridging import Unseen, check_unseen
+from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.cycles import Cycle
 from nasheval.payoff.diagnostics import Stage1Diagnostics
 from nasheval.payoff.inference import GroupPayoff, group_payoff
@@ -35,6 +38,7 @@ from nasheval.payoff.second_stage import PayoffModel, SecondStage, fit_payoff
 from nasheval.payoff.stage1 import Stage1
 from nasheval.payoff.surfaces import Boosting, Regressor
 from nasheval.payoff.tuned import tuned_boosting
+from nasheval.policy.availability import among_available
 from nasheval.policy.base import Policy, PolicyLearner
 from nasheval.policy.choosing import choose, winner_sets
 from nasheval.policy.exact import ExactPolicy
@@ -56,7 +60,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         outcome: "voters", "lightgbm", "stack" or any scikit-learn regressor; see `choose_outcome`.
         propensity: "auto", "known", "lightgbm", "multinomial", "marginal" or any scikit-learn classifier.
         second_stage: "corrected", "shared" (Algorithm 1), "per-pair" or "none" (plug-in).
-        aggregator: how menus make one payoff: Mean(), Weighted(...) or Cubic(...).
+        aggregator: how menus make one payoff: "auto" (Mean() where every menu of a pair was asked 30 times, else
+            AsAsked()), Mean(), AsAsked(), Weighted(...) or Cubic(...).
         regularizer: of the game: L2(rho) or Entropy(tau).
         costs: {agent: cost}, or {agent: context column that holds it}, in your units.
         cost_weight: weight of costs scaled to [0, 1].
@@ -64,6 +69,9 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         policy: "exact" (solve the estimated game) or "learned" (a network trained with the gap loss), or a learner.
         boosting: of the payoff regression; None: the paper's; for "per-pair" also a scikit-learn regressor.
         folds: of the cross-fitting.
+        unseen: pairs that were never compared: "model" (bridged by the outcome model, and marked), "tie" (the paper's)
+            or "refuse" (an error).
+        availability: a context column of few values: only agents seen at its value are candidates there.
         tune: False, "fast" or "paper": search hyperparameters of LightGBM and of the learned policy.
         random_state: seed of everything.
         n_jobs: processes or threads; None: all cores.
@@ -80,7 +88,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         outcome: Any = "voters",
         propensity: Any = "auto",
         second_stage: SecondStage = "corrected",
-        aggregator: Aggregator = Mean(),  # noqa: B008 (frozen)
+        aggregator: AnyAggregator = "auto",
         regularizer: Regularizer = L2(rho=1e-3),  # noqa: B008 (frozen)
         costs: Any = None,
         cost_weight: float = 0.0,
@@ -88,6 +96,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         policy: Any = "exact",
         boosting: Boosting | Regressor | None = None,
         folds: int = 5,
+        unseen: Unseen = "model",
+        availability: str | None = None,
         tune: Tune = False,
         random_state: int = 0,
         n_jobs: int | None = None,
@@ -106,6 +116,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         self.policy = policy
         self.boosting = boosting
         self.folds = folds
+        self.unseen = unseen
+        self.availability = availability
         self.tune = tune
         self.random_state = random_state
         self.n_jobs = n_jobs
@@ -152,6 +164,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         boosting = Boosting(payoff_trees, payoff_leaves, payoff_rate, payoff_leaf, seed=seed)
         given = {"outcome": TreeOutcome(params=trees), "propensity": PrintedPropensity(params=trees)}
         given |= {"second_stage": "shared", "boosting": boosting, "regularizer": L2(rho)}
+        given |= {"aggregator": Mean(), "unseen": "tie"}
         terms = {name: options[name] for name in ("costs", "cost_weight", "budget") if name in options}
         given["policy"] = policy or LearnedPolicy.paper(regularizer=L2(rho), tune=None, **terms)
         return cls(**{**given, "folds": folds, **options})
@@ -160,20 +173,23 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
     def fit(self, feedback: Any, y: None = None) -> Self:
         """Learn from a log: a Feedback, the path of a vote file, or a DataFrame of votes."""
-        log = as_feedback(feedback)
+        given = as_feedback(feedback)
+        check_unseen(given, self.unseen)
+        log, aggregator = as_asked(given, self.aggregator)
         with stages(_SHARES, show=self.verbose) as begin:
             encoder = ContextEncoder.fit(log.contexts, text=log.text)
             X = Features.of(encoder, log.contexts, n=log.n_contexts)
             nuisances = self._nuisances(log, X, begin)
-            pseudo = pseudo_outcomes(nuisances, self.aggregator)
+            pseudo = pseudo_outcomes(nuisances, aggregator, unseen=self.unseen)
             payoff = self._payoff(pseudo, self._effort(begin("payoffs")))
             self.stage1_ = Stage1(encoder, nuisances, pseudo, payoff)
-            self.policy_ = self._fit_policy(self.stage1_, self._effort(begin("policy")))
+            policy = self._fit_policy(self.stage1_, self._effort(begin("policy")))
+            self.policy_ = among_available(policy, given, self.availability)
         self.agents_ = log.agents
         self.feature_names_in_ = np.array(log.contexts.column_names, dtype=object)
         return self
 
-    def _nuisances(self, log: Feedback, X: Features, begin: Callable[[str], Advance]) -> NuisanceFit:
+    def _nuisances(self, log: Log, X: Features, begin: Callable[[str], Advance]) -> NuisanceFit:
         """Cross-fit mu and e."""
         tune = self.tune or None
         return crossfit(
@@ -241,6 +257,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         policy: Policy = self.policy_
         if changed:
             policy = ExactPolicy(**{**self._preferences(), **changed}).fit(self.stage1_)
+            policy = among_available(policy, self.stage1_.log, self.availability)
         return policy.predict_proba(contexts, agents=agents)
 
     def predict(
@@ -280,30 +297,43 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
     # -- the log as a whole -------------------------------------------------------------------------------------------
 
-    def leaderboard(self, by: str | None = None, *, confidence: float = 0.95) -> Any:
-        """Return a DataFrame: group, agent, lottery, lower, upper, frequency, in_support, rating, votes.
+    def leaderboard(self, by: str | None = None, *, confidence: float = 0.95, voters: Speaks | None = None) -> Any:
+        """Return a DataFrame: group, agent, lottery, lower, upper, frequency, in_support, rating, votes, ...
+
+        Agents without a vote in a group are no candidates there and are left out.
 
         Args:
             by: a context column; None: one group, "all".
             confidence: share of bootstrap draws within lower and upper, which are a stability range.
+            voters: whom uncertainty speaks for, as in `payoff_interval`.
         """
-        rows = list(standings(self._stage1.log, self._groups(by, confidence), self.regularizer))
+        rows = list(standings(self._stage1.log, self._groups(by, confidence, voters), self.regularizer))
         return as_frame({f.name: [getattr(row, f.name) for row in rows] for f in fields(Standing)})
 
-    def payoff_interval(self, group: Any = None, *, confidence: float = 0.95) -> GroupPayoff:
+    def payoff_interval(
+        self, group: Any = None, *, confidence: float = 0.95, voters: Speaks | None = None
+    ) -> GroupPayoff:
         """Return the mean payoff matrix of a group of contexts with simultaneous intervals.
 
         Args:
             group: None: all contexts of the log; {column: value, ...}; (n_contexts,) booleans; or a callable that
                 takes the contexts as an Arrow table and returns booleans.
+            voters: whom the intervals speak for: "panel", these very voters, or "population", others like them (needs
+                names); None: the population with 20 named voters or more, the panel with fewer.
         """
         stage1 = self._stage1
         inside, name = members(stage1.log, group)
-        return group_payoff(stage1.pseudo, inside, name=name, confidence=confidence, seed=self.random_state)
+        how: dict[str, Any] = {"confidence": confidence, "voters": voters, "seed": self.random_state}
+        return group_payoff(stage1.pseudo, inside, name=name, **how)
 
-    def cycles(self, by: str | None = None, *, confidence: float = 0.95) -> dict[str, tuple[Cycle, ...]]:
-        """Return, for each group, the cycles whose edges all hold at the stated confidence, simultaneously."""
-        return {group.name: group.payoff.cycles() for group in self._groups(by, confidence)}
+    def cycles(
+        self, by: str | None = None, *, confidence: float = 0.95, voters: Speaks | None = None
+    ) -> dict[str, tuple[Cycle, ...]]:
+        """Return, for each group, the cycles whose edges all hold at the stated confidence, simultaneously.
+
+        Only pairs that were compared in the group make a cycle.
+        """
+        return {group.name: group.payoff.cycles() for group in self._groups(by, confidence, voters)}
 
     def diagnostics(self) -> Stage1Diagnostics:
         """Return how well the nuisances fit, the overlap, and what debiasing changed and where."""
@@ -314,8 +344,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         check_is_fitted(self, "stage1_")
         return self.stage1_
 
-    def _groups(self, by: str | None, confidence: float) -> list[Group]:
-        return groups_of(self._stage1.pseudo, by, confidence=confidence, seed=self.random_state)
+    def _groups(self, by: str | None, confidence: float, voters: Speaks | None = None) -> list[Group]:
+        return groups_of(self._stage1.pseudo, by, confidence=confidence, voters=voters, seed=self.random_state)
 
     def save(self, path: Any, **options: Any) -> None:
         """Write the fitted model to a folder; see `nasheval.store.save`."""

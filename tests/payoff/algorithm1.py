@@ -56,6 +56,10 @@ def gamma(log, mu, e, aggregator, weight_of=lambda menu: 1.0):
         if log.design == "draws" and not len(records):
             continue
         total = sum(float(log.records.weights[r]) for r in records) if log.design == "draws" else 1.0
+        of_menu = {}  # a menu is included once: several answers to it are averaged
+        for r in records:
+            asked = int(log.menus.of_record[r])
+            of_menu[asked] = of_menu.get(asked, 0.0) + float(log.records.weights[r])
         for j in agents:
             for k in agents[j + 1 :]:
                 having = [menu for menu in menus if j in menu[0] and k in menu[0]]
@@ -76,6 +80,8 @@ def gamma(log, mu, e, aggregator, weight_of=lambda menu: 1.0):
                         blocks[block].append(int(agent))
                     residual = verdict(blocks, j, k) - mu(i, menu, j, k)
                     w = float(log.records.weights[r])
+                    if log.design == "inclusion":
+                        w /= max(1.0, of_menu[int(log.menus.of_record[r])])
                     value += w * slope(u, having.index(menu)) * residual / e(i, menu) / total
                 found[i, j, k] = value
     return found

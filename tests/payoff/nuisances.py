@@ -13,10 +13,10 @@ from nasheval.nuisance.learners import Features
 
 
 class Given:
-    """Fold models from a function of (x (n, d), fold)."""
+    """Fold models from a function of (x (n, d), fold); known ones have no floor."""
 
-    def __init__(self, function):
-        self.function = function
+    def __init__(self, function, known=False):
+        self.function, self.known = function, known
 
     def predict(self, X, fold):
         return self.function(X.trees, fold)
@@ -37,7 +37,7 @@ def true_fit(world, log, modality, voters=3, selection="inclusion", *, folds=3, 
         found = world.propensity(x, modality, selection=selection)
         return np.repeat(found[:, None], len(log.menus), axis=1) if found.ndim == 1 else found
 
-    return NuisanceFit(log, X, make_folds(log, folds), Given(mu or outcome), Given(e or propensity), 1e-6)
+    return NuisanceFit(log, X, make_folds(log, folds), Given(mu or outcome), Given(e or propensity, known=True))
 
 
 def arbitrary_fit(log, x, seed=0, folds=3):

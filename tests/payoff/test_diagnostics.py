@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,7 @@ from nasheval.feedback.log import Feedback
 from nasheval.payoff.aggregators import Cubic
 from nasheval.payoff.diagnostics import Stage1Diagnostics
 from nasheval.payoff.inference import group_payoff
+from nasheval.payoff.moves import column_moves, moved_pairs
 from nasheval.payoff.pseudo import pseudo_outcomes
 from nasheval.payoff.second_stage import fit_payoff
 from nasheval.payoff.stage1 import Stage1
@@ -72,7 +74,8 @@ def test_a_move_is_the_one_step_mean_less_the_mean_of_the_plug_in(design):
         j, k = np.triu_indices(5, 1)
         one_step = group_payoff(made.pseudo, names == name).estimate[j, k]
         plug_in = made.pseudo.plugin(np.flatnonzero(inside)).mean(axis=0)
-        np.testing.assert_allclose(by_way.move[g], one_step - plug_in, atol=1e-13)
+        seen = made.payoff.covered
+        np.testing.assert_allclose(by_way.move[g][seen], (one_step - plug_in)[seen], atol=1e-13)
 
 
 def by_hand(pseudo, label, n):
@@ -151,11 +154,9 @@ def test_moves_are_drawn_from_the_corrections_alone():
     def refuse(x, fold):
         raise AssertionError("predicted")
 
-    from nasheval.payoff import diagnostics
-
     silent = type(made.nuisances)(made.log, made.nuisances.X, made.nuisances.fold, Given(refuse), Given(refuse))
     object.__setattr__(made.pseudo, "fit", silent)
-    assert diagnostics._column_moves(made.pseudo, "side").move.shape == (2, 6)
+    assert column_moves(made.pseudo, "side").move.shape == (2, 6)
 
 
 def test_the_surface_moves_as_the_second_stage_does():
@@ -180,18 +181,75 @@ def test_a_sample_of_contexts_stands_for_all(monkeypatch):
 
 def test_warnings_say_what_the_second_stage_gave_up():
     fit = duels(600, share=0.5)
-    told = {
-        "plug-in: errors of the outcome model enter it at first order": stage1(fit, form="none"),
-        "correction of strength 0, as given": stage1(fit, strength=0.0),
+    claims = {
+        "A(x) is the plug-in: errors of the outcome model enter it at first order.": stage1(fit, form="none"),
+        "A(x) is the plug-in for all pairs (strength 0, as given).": stage1(fit, strength=0.0),
         "strength 0.40 (as given): 60% of the outcome model's first-order error": stage1(fit, strength=0.4),
+        "A(x) is the plug-in for all pairs (the residuals teach nothing that shows": stage1(duels(600, seed=1)),
     }
-    for words, made in told.items():
-        assert any(words in warning for warning in Stage1Diagnostics.of(made).warnings())
+    for words, made in claims.items():
+        warning = next(warning for warning in Stage1Diagnostics.of(made).warnings() if words in warning)
+        assert warning.endswith("Means of groups are one-step estimates: right where either nuisance is right.")
     whole = Stage1Diagnostics.of(stage1(fit, strength=1.0)).warnings()
     assert not any("A(x) is" in warning for warning in whole)
-    chosen = Stage1Diagnostics.of(stage1(duels(600)))
-    assert chosen.strength.strength == 0
-    assert any("strength 0, chosen on held-out folds" in warning for warning in chosen.warnings())
+
+
+def with_strengths(made, *per_pair):
+    """The same with other strengths of the six pairs, as if they had been chosen."""
+    strength = replace(made.payoff.strength, per_pair=per_pair, chosen=True)
+    return Stage1Diagnostics.of(replace(made, payoff=replace(made.payoff, strength=strength)), by=[])
+
+
+def test_warnings_name_the_pairs_that_are_corrected():
+    made = stage1(duels(600, share=0.5), strength=1.0)
+    one = " ".join(with_strengths(made, 0, 0, 0, 0, 0.934, 0).warnings())
+    assert "plug-in for 5 of 6 pairs (the residuals teach nothing that shows in the held-out error); b over d is" in one
+    assert "b over d is corrected at strength 0.93." in one
+    two = " ".join(with_strengths(made, 0.5, 0, 0, 0, 0.7, 0).warnings())
+    assert "plug-in for 4 of 6 pairs" in two
+    assert "corrected are b over d at 0.70, a over b at 0.50. Means" in two
+    five = " ".join(with_strengths(made, 0.5, 0.6, 0.9, 0, 0.7, 0.8).warnings())
+    assert "corrected are a over d at 0.90, c over d at 0.80, b over d at 0.70 and 2 more." in five
+    every = " ".join(with_strengths(made, 0.5, 0.6, 0.9, 1, 0.7, 0.8).warnings())
+    assert "corrected at strengths from 0.50 to 1.00 (chosen on held-out folds)" in every
+    drawn = " ".join(str(with_strengths(made, 0.5, 0.6, 0.9, 1, 0.7, 0.8)).split())
+    assert "strengths of pairs 0.50 to 1.00" in drawn
+
+
+def test_pairs_without_a_menu_are_not_counted():
+    log, x = ragged_log(n=60)
+    found = Stage1Diagnostics.of(stage1(arbitrary_fit(log, x), strength=0.0))
+    strength = replace(found.strength, per_pair=(0.7, *[0.0] * 9), chosen=True)
+    assert any("plug-in for 6 of 7 pairs" in warning for warning in replace(found, strength=strength).warnings())
+
+
+def test_significant_moves_come_with_their_level():
+    found = Stage1Diagnostics.of(stage1(duels(1500, share=0.0), form="none"))
+    words = f"Debiasing moves {found.n_significant} mean payoffs (p < 0.05, all pairs and groups together); clearest: "
+    assert any(warning.startswith(words) for warning in found.warnings())
+
+
+def test_the_pairs_that_move_are_those_of_the_diagnostics():
+    made = stage1(duels(400, share=0.5), form="none")
+    found = Stage1Diagnostics.of(made)
+    names = list(combinations("abcd", 2))
+    moved = {names[p] for p in np.flatnonzero(moved_pairs(made.pseudo))}
+    assert moved == {tuple(sorted((m.first, m.second))) for m in found.largest(found.n_significant)}
+    assert 0 < len(moved) < 6
+
+
+def test_unanimous_votes_are_no_sure_move():
+    """Fifty votes of one mind, and an outcome model that says 0.97: a move of 0.03 that has no spread."""
+    duel = partition.duel("a", "b", "a")
+    x = np.linspace(-1, 1, 50)[:, None]
+    log = Feedback.from_partitions(x, [duel] * 50, agents=["a", "b"], context_of=list(range(50)))
+    fit = arbitrary_fit(log, x)
+    sure = Given(lambda x, fold: np.full((len(x), 1), 0.97))
+    made = stage1(type(fit)(log, fit.X, fit.fold, sure, Given(lambda x, fold: np.ones((len(x), 1)))), form="none")
+    found = Stage1Diagnostics.of(made, by=[])
+    assert found.moves[0].move[0, 0] == pytest.approx(0.03)
+    assert found.moves[0].error[0, 0] == pytest.approx(2 * np.sqrt(2) / 54)
+    assert found.n_significant == 0
 
 
 # -- columns ----------------------------------------------------------------------------------------------------------
@@ -239,7 +297,8 @@ def test_diagnostics_are_plain_data_and_print():
     assert told["strength"]["strength"] == 0.3
     assert told["columns"] == ["way"]
     assert told["nuisances"]["design"] == "draws"
-    assert told["uncovered"] == [["b", "e"], ["c", "e"], ["d", "e"]]
+    assert told["bridged"] == [["b", "e"], ["c", "e"], ["d", "e"]]
+    assert told["unknown"] == []
     assert len(told["moves"]) == min(100, 3 * 10)
     assert told["moves"][0]["error"] == pytest.approx(found.largest(1)[0].error)
     z = [move["move"] / move["error"] for move in told["moves"] if move["error"] is not None]
@@ -247,8 +306,10 @@ def test_diagnostics_are_plain_data_and_print():
     drawn = str(found)
     assert "Second stage 'corrected'" in drawn
     assert "[bold]up" in drawn
-    assert "3 pairs are in no menu (such as b and e" in drawn
-    assert drawn.count("pairs are in no menu") == 1
+    assert "bridged through others by the outcome model, and marked: 3 pairs (such as b and e" in " ".join(
+        drawn.split()
+    )
+    assert drawn.count("never compared") == 1
 
 
 def test_a_log_without_votes_has_no_moves():

@@ -41,7 +41,7 @@ def raw_moments(pseudo, inside=None, *, cluster):
 @pytest.mark.parametrize("design", ["inclusion", "draws"])
 def test_means_and_errors_by_context_are_those_of_gamma(design):
     log, x = ragged_log(design=design)
-    pseudo = pseudo_outcomes(arbitrary_fit(log, x), Cubic(1.0))
+    pseudo = pseudo_outcomes(arbitrary_fit(log, x), Cubic(1.0), unseen="tie")
     inside = x[:, 0] > -0.5
     found = raw_moments(pseudo, inside, cluster="context")
     gamma = pseudo.dense(np.flatnonzero(inside & pseudo.used))
@@ -52,54 +52,59 @@ def test_means_and_errors_by_context_are_those_of_gamma(design):
         rows = (pseudo.pair == pair) & inside[pseudo.context]
         weight = np.bincount(pseudo.context[rows], (pseudo.share * np.abs(pseudo.slope))[rows], log.n_contexts)
         effective = weight.sum() ** 2 / (weight**2).sum() if rows.any() else 0.0
-        assert found.freedom[pair] == pytest.approx(effective - 1)
+        assert found.effective[pair] == pytest.approx(effective)
+        c = np.bincount(pseudo.context[rows], pseudo.correction[rows], log.n_contexts)[weight > 0]
+        spread = (c**4).sum() - (c**2).sum() ** 2 / max(len(c), 1)
+        tail = 2 * (c**2).sum() ** 2 / spread if spread > 1e-12 * (c**2).sum() ** 2 else np.inf
+        assert found.freedom[pair] == pytest.approx(min(tail, 4 * (effective - 1)))
         assert found.votes[pair] == rows.sum()
 
 
-def voter_sums(pseudo, label, mass, centre):
-    """Cluster sums of correction - mass * centre, record by record."""
+def voter_sums(pseudo, label, mass, centre, plugin=None):
+    """Cross-products of cluster sums of correction + mass * plug-in - mass * centre, and the number of clusters."""
     sums = {}
     for record in range(pseudo.fit.log.n_records):
-        part = np.zeros(pseudo.n_pairs)
+        part = np.zeros(pseudo.n_pairs) if plugin is None else mass[record] * plugin[pseudo.fit.log.context_of[record]]
         for v in np.flatnonzero(pseudo.record == record):
             part[pseudo.pair[v]] += pseudo.correction[v]
         sums.setdefault(label(record), np.zeros(pseudo.n_pairs))
         sums[label(record)] = sums[label(record)] + part - mass[record] * centre(record)
     stacked = np.array(list(sums.values()))
-    return stacked.T @ stacked * len(stacked) / (len(stacked) - 1)
+    return stacked.T @ stacked, len(stacked)
 
 
 @pytest.mark.parametrize("design", ["inclusion", "draws"])
 def test_two_way_clustering_by_hand(design):
     log, x = ragged_log(design=design)
-    pseudo = pseudo_outcomes(arbitrary_fit(log, x))
+    pseudo = pseudo_outcomes(arbitrary_fit(log, x), unseen="tie")
     n = int(pseudo.used.sum())
-    mass = log.records.weights.copy()
-    if design == "draws":
-        mass = mass / np.bincount(log.context_of, mass, log.n_contexts)[log.context_of]
-    centre = pseudo.corrections.toarray().sum(axis=0) / mass.sum()
+    mass = log.records.weights / np.bincount(log.context_of, log.records.weights, log.n_contexts)[log.context_of]
+    plugin, centre = pseudo.plugin(np.arange(log.n_contexts)), pseudo.dense(np.flatnonzero(pseudo.used)).mean(axis=0)
     voter, context = log.records.voter, log.context_of
-    extra = voter_sums(pseudo, lambda r: voter[r], mass, lambda r: centre)
-    extra -= voter_sums(pseudo, lambda r: (context[r], voter[r]), mass, lambda r: centre)
+    of_voter, voters = voter_sums(pseudo, lambda r: voter[r], mass, lambda r: centre, plugin)
+    within, _ = voter_sums(pseudo, lambda r: (context[r], voter[r]), mass, lambda r: centre, plugin)
+    extra = of_voter * voters / (voters - 1) - within
     alone = raw_moments(pseudo, cluster="context")
     both = raw_moments(pseudo, cluster="both")
     raw = alone.covariance + extra / n**2
     expected = np.maximum(np.diag(raw), np.diag(alone.covariance))
     if np.linalg.eigvalsh(raw)[0] >= 0:
         np.testing.assert_allclose(np.diag(both.covariance), expected, atol=1e-13)
-    assert (np.diag(both.covariance) >= expected - 1e-12).all()
+    assert (np.diag(both.covariance) >= np.diag(alone.covariance) - 1e-12).all()
     assert np.linalg.eigvalsh(both.covariance)[0] > -1e-12
     assert both.n_clusters == 6
     assert (both.freedom <= alone.freedom).all()
+    assert (both.effective <= alone.effective).all()
 
 
 def test_clustering_by_voter_takes_contexts_as_fixed():
     log, x = ragged_log(n=12)
-    pseudo = pseudo_outcomes(arbitrary_fit(log, x))
+    pseudo = pseudo_outcomes(arbitrary_fit(log, x), unseen="tie")
     n = int(pseudo.used.sum())
     mass = log.records.weights / np.bincount(log.context_of, log.records.weights, 12)[log.context_of]
     fixed = pseudo.corrections.toarray()
-    expected = voter_sums(pseudo, lambda r: log.records.voter[r], mass, lambda r: fixed[log.context_of[r]]) / n**2
+    sums, voters = voter_sums(pseudo, lambda r: log.records.voter[r], mass, lambda r: fixed[log.context_of[r]])
+    expected = sums * voters / (voters - 1) / n**2
     np.testing.assert_allclose(raw_moments(pseudo, cluster="voter").covariance, expected, atol=1e-13)
 
 
@@ -129,8 +134,9 @@ def test_votes_of_one_mind_leave_some_doubt():
 
 def test_intervals_by_hand():
     covariance = np.diag([0.01, 0.04, 0.0])
-    moments = Moments(np.array([0.5, 0.9, 0.1]), covariance, np.array([9.0, 1e9, -1.0]), np.array([10, 50, 1]), 40, 40,
-                      "context")  # fmt: skip
+    moments = Moments(np.array([0.5, 0.9, 0.1]), covariance, np.array([10.0, 1e9, 0.0]), np.array([9.0, 1e9, -1.0]),
+                      np.array([10, 50, 1]),
+                      np.zeros(3, int), np.zeros(3), 40, 40, "context")  # fmt: skip
     group = GroupPayoff("g", ("a", "b", "c"), moments)
     low, high = group.interval(simultaneous=False)
     assert low[0, 1] == pytest.approx(0.5 - 0.1 * t.ppf(0.975, 9))
@@ -223,7 +229,7 @@ def test_what_is_no_group_is_refused():
         group_payoffs(pseudo, "language")
     with pytest.raises(InputError, match="more than 500; group by fewer"):
         group_payoffs(pseudo, "x0")
-    with pytest.raises(InputError, match="accepted are booleans, one a context"):
+    with pytest.raises(InputError, match="accepted are booleans, one per context"):
         group_payoff(pseudo, np.arange(3))
     with pytest.raises(InputError, match="no context with a pseudo-outcome"):
         group_payoff(pseudo, np.zeros(600, bool))
@@ -237,13 +243,14 @@ def test_what_is_no_group_is_refused():
 
 def test_results_are_plain_data_and_print():
     log, x = ragged_log()
-    group = group_payoff(pseudo_outcomes(arbitrary_fit(log, x)), name="[bold]")
+    group = group_payoff(pseudo_outcomes(arbitrary_fit(log, x), unseen="tie"), name="[bold]")
     told = json.loads(json.dumps(group.to_dict()))
     assert told["agents"] == list("abcde")
     assert told["error"][1][4] is None
     assert told["lower"][1][4] == -1
     assert "Mean payoffs of [bold]: " in str(group)
-    assert "interval is [-1, 1]" in str(group)
+    assert told["status"][1][4] == "bridged"
+    assert "bridged" in str(group)
     stable = group.equilibrium()
     assert json.loads(json.dumps(stable.to_dict()))["agents"] == list("abcde")
     assert "among winners" in str(stable)
@@ -256,8 +263,9 @@ def test_results_are_plain_data_and_print():
 
 def known(mean, error, K=3, n=2000):
     size = K * (K - 1) // 2
-    moments = Moments(np.asarray(mean, float), np.eye(size) * error**2, np.full(size, float(n)), np.full(size, n), n, n,
-                      "context")  # fmt: skip
+    each = np.full(size, float(n))
+    moments = Moments(np.asarray(mean, float), np.eye(size) * error**2, each, each, each.astype(int),
+                      np.zeros(size, int), np.zeros(size), n, n, "context")  # fmt: skip
     return GroupPayoff("g", tuple("abcdefgh"[:K]), moments)
 
 

@@ -79,6 +79,7 @@ def of_games(debiased, plug_in=None, agents=None):
         agents=agents or NAMES[: games.shape[1]],
         encoder=ContextEncoder.fit(contexts),
         log=SimpleNamespace(contexts=contexts),
+        status=np.zeros((games.shape[1], games.shape[1]), int),
         payoff=_Lookup(games),
         plug_in=_Lookup(games if plug_in is None else plug_in),
     )

@@ -12,11 +12,11 @@ from nasheval.errors import ConvergenceError, InputError
 from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
 from nasheval.game import L2, SoftBudget, solve
+from nasheval.game.scores import fit_scores
 from nasheval.policy import nash_averaging
 from nasheval.policy.baselines import BestSingle, MaximalLottery, NashAveraging, PooledBT, Uniform, ratings
 from nasheval.policy.nash_averaging import most_even_equilibrium
 from nasheval.policy.reference import OneAgent
-from nasheval.policy.scores import fit_scores
 
 from .hand import antisymmetric, coarse_games, counted, duels, of_log
 

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
 from nasheval.errors import ConvergenceError, InputError
-from nasheval.game import L2, Entropy, solve
-from nasheval.policy import budgeted, scores
+from nasheval.game import L2, Entropy, scores, solve
+from nasheval.game.scores import best_of, fit_scores
+from nasheval.policy import budgeted
 from nasheval.policy.baselines import Borda, BradleyTerry, BudgetedBT, RegularizedBT
 from nasheval.policy.bradley_terry import bt_scores
 from nasheval.policy.budgeted import spend_best
-from nasheval.policy.scores import best_of, fit_scores
 
 from .hand import antisymmetric, coarse_games, contexts_of, of_games, random_games
 

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs, offsets_of, readonly
 from nasheval.errors import InputError
+from nasheval.feedback.ballots import as_pairs, has_rare_menus
 from nasheval.feedback.base import Log
-from nasheval.payoff.aggregators import Aggregator, Cubic, Linked, MenuNames, Weights, checked_weight
+from nasheval.payoff.aggregators import Aggregator, AsAsked, Cubic, Linked, Mean, MenuNames, Weights, checked_weight
 
 _TOLERANCE = 1e-6  # of the checks of a user's aggregator
 _STEP = 1e-5  # of the finite differences among them
@@ -130,6 +131,27 @@ class Aggregation:
         """Return the aggregation that `to_dict` wrote; linear ones come back as Cubic(0), which is the same."""
         pair, weight = np.asarray(saved["pair"], np.int64), np.asarray(saved["weight"], np.float64)
         return Aggregation(Cubic(float(saved["alpha"])), readonly(pair), readonly(weight), int(saved["n_agents"]))
+
+
+AnyAggregator: TypeAlias = "Aggregator | Literal['auto'] | None"
+
+
+def as_asked(log: Log, aggregator: AnyAggregator = "auto") -> tuple[Log, Aggregator]:
+    """Return the log in the form that an aggregator needs, and the aggregator.
+
+    Args:
+        aggregator: "auto" (or None): `Mean()` where every menu of a pair was asked at least 30 times, or propensities
+            are known; else `AsAsked()`, for which ballots are cut into pairs.
+    """
+    if isinstance(aggregator, str) and aggregator != "auto":
+        raise InputError(
+            f"aggregator is {aggregator!r}; accepted are 'auto', Mean(), AsAsked(), Weighted() or Cubic()."
+        )
+    if aggregator is None or isinstance(aggregator, str):
+        rare = log.records.propensity is None and has_rare_menus(log)  # known ones tell of menus, not of pairs
+        aggregator = AsAsked() if log.ballots is not None or rare else Mean()
+    several = len(log.menus.columns) > len(np.unique(log.menus.columns.pair))
+    return (as_pairs(log) if isinstance(aggregator, AsAsked) and several else log), aggregator
 
 
 def aggregation_of(log: Log, aggregator: Aggregator) -> Aggregation:

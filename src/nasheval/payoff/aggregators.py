@@ -75,6 +75,15 @@ class Mean(Linked):
 
 
 @dataclass(frozen=True)
+class AsAsked(Linked):
+    """The mean verdict of a pair wherever both agents were shown, E[Z | x, both were shown].
+
+    Menus collapse to pairs (`nasheval.feedback.ballots`): the mean over a pair's menus weighted by how often each was
+    asked, with propensities that can be estimated however rare the menus are.
+    """
+
+
+@dataclass(frozen=True)
 class Weighted(Linked):
     """A weighted mean over a pair's menus (Eq. linear-menu-aggregator).
 

@@ -1,27 +1,40 @@
 """Means of Gamma over groups of contexts, and the covariance of those means under clustering.
 
-Contexts are sampled, so a context is a cluster: its Gamma holds all its records. Where the same voters answer at many
-contexts, their answers are related as well; then the covariance is that of Cameron, Gelbach and Miller (2011),
-context + voter - (context, voter), raised to that of contexts alone wherever it falls below. Where contexts are very
-few (13 prompts with thousands of votes each) they are taken as fixed, the target is the mean over just those contexts,
-and voters are the clusters.
+Contexts are sampled, so a context is a cluster: its Gamma holds all its records. Voters may be clusters too, and whom
+an interval speaks for decides (`Speaks`):
+
+* "population": voters are a sample of others like them. Everything a voter brings is related: answers, and the contexts
+  the voter came with. So the whole Gamma is clustered, each record owning its share of the plug-in part of its context,
+  and the covariance is that of Cameron, Gelbach and Miller (2011), context + voter - (context, voter), raised to that
+  of contexts alone wherever it falls below. With few voters Student's t has one degree of freedom less than voters.
+* "panel": these very voters, no others. Where each brought contexts of their own, these are drawn voter by voter, and
+  the covariance is that within voters.
+
+Where contexts are very few (13 prompts with thousands of votes each) they are taken as fixed, the target is the mean
+over just those contexts, and voters are the clusters.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Bools, Floats, Ints, runs
 from nasheval.errors import InputError
+from nasheval.feedback.links import BRIDGED, SEEN
+from nasheval.payoff.bridging import ELSEWHERE, Tangent, pair_matrix, weakest_link
 from nasheval.payoff.pseudo import PseudoOutcomes
 
 Cluster = Literal["context", "voter", "both"]
 CLUSTERS: tuple[Cluster, ...] = get_args(Cluster)
-FEW = 20  # clusters; with fewer, standard errors are themselves uncertain
+Speaks = Literal["panel", "population"]
+SPEAKS: tuple[Speaks, ...] = get_args(Speaks)
+FEW = 20  # clusters; with fewer, standard errors are themselves uncertain, and voters are taken for a panel
+_CELLS = 1 << 22  # numbers held at once: 32 MB as float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,81 +44,115 @@ class Moments:
     Args:
         mean: (n_pairs,) the one-step estimate (Eq. payoff-one-step).
         covariance: (n_pairs, n_pairs) of the mean.
-        freedom: (n_pairs,) degrees of freedom of each standard error: the effective number (Kish) of clusters that
-            observed the pair, less one. 0 or less: the votes say nothing on how uncertain that mean is.
+        effective: (n_pairs,) effective number (Kish) of clusters that observed the pair.
+        freedom: (n_pairs,) degrees of freedom of each standard error (`_Votes.freedom`). 0 or less: the votes say
+            nothing on how uncertain that mean is.
         votes: (n_pairs,) verdicts of each pair in the group.
+        status: (n_pairs,) seen, bridged, unknown or elsewhere (`nasheval.payoff.bridging`).
+        bias: (n_pairs,) how far raised propensities could have moved the mean.
         n_contexts: contexts in the group that have a pseudo-outcome.
         n_clusters: clusters; the smaller number where there are two kinds.
         cluster: by what.
+        panel: how many named voters the intervals speak for, and no others; 0 where they speak for the population.
     """
 
     mean: Floats
     covariance: Floats
+    effective: Floats
     freedom: Floats
     votes: Ints
+    status: Ints
+    bias: Floats
     n_contexts: int
     n_clusters: int
     cluster: Cluster
+    panel: int = 0
 
     @property
     def error(self) -> Floats:
         """(n_pairs,) standard errors."""
         return np.sqrt(np.maximum(self.covariance.diagonal(), 0.0))
 
-    def of_verdicts(self) -> Moments:
-        """Return the same for means of verdicts in [-1, 1], with errors no smaller than votes of one mind leave them.
+    def floored(self, stake: Floats | float = 1.0) -> Moments:
+        """Return the same with errors no smaller than votes of one mind leave them.
 
         A thousand votes without a single upset have no spread, but do not say that there are no upsets. The least
-        error is that of Agresti and Coull (1998), two votes for and two against added: 2 sqrt(2) / (votes + 4).
+        error is that of Agresti and Coull (1998), two votes for and two against added: 2 sqrt(2) / (votes + 4), for
+        means of verdicts in [-1, 1]. It holds where the mean is so near its limit that as many independent votes would
+        have a smaller error; elsewhere the spread speaks for itself. For votes count the effective clusters.
+
+        Args:
+            stake: (n_pairs,) or a number: the most that a mean can differ from zero, such as the share of contexts at
+                which two policies differ.
         """
-        least = 2 * np.sqrt(2) / (np.maximum(self.freedom, 0) + 5)
-        return replace(self, covariance=_at_least(self.covariance, least**2))
+        votes = np.maximum(self.effective, 1)
+        least = stake * 2 * np.sqrt(2) / (votes + 4)
+        spread = np.maximum(stake**2 - self.mean**2, 0.0) / votes
+        return replace(self, covariance=_at_least(self.covariance, np.where(spread < least**2, least**2, 0.0)))
 
 
-def group_moments(pseudo: PseudoOutcomes, code: Ints, n_groups: int, cluster: Cluster | None) -> list[Moments]:
-    """Return the moments of each group, from one pass over the contexts.
+def group_moments(
+    pseudo: PseudoOutcomes, code: Ints, n_groups: int, cluster: Cluster | None = None, speaks: Speaks | None = None
+) -> list[Moments]:
+    """Return the moments of each group.
 
     Args:
         code: (n_contexts,) the group of each context, -1 for none.
         cluster: by what, or None to decide (`chosen_cluster`) in each group.
+        speaks: for whom, or None to decide in each group: a panel below 20 named voters, else the population.
     """
     if cluster is not None and cluster not in CLUSTERS:
         raise InputError(f"cluster is {cluster!r}; accepted are {', '.join(map(repr, CLUSTERS))}, or None to choose.")
-    size = pseudo.n_pairs
-    count, total, cross = np.zeros(n_groups, np.int64), np.zeros((n_groups, size)), np.zeros((n_groups, size, size))
-    for contexts, gamma in pseudo.chunks(np.flatnonzero(pseudo.used & (code >= 0))):
-        for group in np.unique(code[contexts]):
-            part = gamma[code[contexts] == group]
-            count[group] += len(part)
-            total[group] += part.sum(axis=0)
-            cross[group] += part.T @ part
-    return [_moments(pseudo, code == g, int(count[g]), total[g], cross[g], cluster) for g in range(n_groups)]
+    if speaks is not None and speaks not in SPEAKS:
+        raise InputError(f"voters is {speaks!r}; accepted are {', '.join(map(repr, SPEAKS))}, or None to choose.")
+    return [_moments(pseudo, pseudo.used & (code == g), cluster, speaks) for g in range(n_groups)]
 
 
-def _moments(
-    pseudo: PseudoOutcomes, inside: Bools, n: int, total: Floats, cross: Floats, cluster: Cluster | None
-) -> Moments:
-    if n == 0:
-        raise InputError("A group has no context with a pseudo-outcome; give a group with at least one record.")
-    mean = total / n
-    votes = _Votes.of(pseudo, inside, n)
-    by = cluster or chosen_cluster(n, votes.n_voters)
-    if by != "context" and not votes.n_voters:
-        raise InputError(f"cluster is {by!r}, and this log names no voters; use cluster='context'.")
-    covariance = (cross - n * np.outer(mean, mean)) / (n * max(n - 1, 1))
-    if by == "both":
-        covariance = _raised(covariance + votes.between_contexts(), covariance.diagonal())
-    elif by == "voter":
-        covariance = votes.within_contexts()
-    freedom, n_clusters = votes.freedom(by)
-    return Moments(mean, covariance, freedom, votes.count(), n, n_clusters, by)
+def chosen_cluster(n_contexts: int, n_voters: int, speaks: Speaks | None = None) -> Cluster:
+    """Return what to cluster by: contexts for a panel of voters; for a population both, or voters if contexts are few.
 
-
-def chosen_cluster(n_contexts: int, n_voters: int) -> Cluster:
-    """Return what to cluster by: voters count where there are 20 or more, contexts are fixed where there are fewer."""
-    if n_voters < FEW:
+    Args:
+        n_voters: voters known by name.
+        speaks: None: for the population where there are 20 voters or more.
+    """
+    if n_voters < 2 or speaks == "panel" or (speaks is None and n_voters < FEW):
         return "context"
     return "both" if n_contexts >= FEW else "voter"
+
+
+def _moments(pseudo: PseudoOutcomes, inside: Bools, cluster: Cluster | None, speaks: Speaks | None) -> Moments:
+    contexts = np.flatnonzero(inside)
+    if not len(contexts):
+        raise InputError("A group has no context with a pseudo-outcome; give a group with at least one record.")
+    votes = _Votes.of(pseudo, inside)
+    by = cluster or chosen_cluster(len(contexts), votes.n_voters, speaks)
+    if by != "context" and not votes.n_voters:
+        raise InputError(f"cluster is {by!r}, and this log names no voters; use cluster='context'.")
+    sums = _Sums.of(pseudo, contexts, votes, by)
+    effective, n_clusters = votes.effective(by)
+    status = np.where((pseudo.status == SEEN) & (votes.count() == 0), ELSEWHERE, pseudo.status)
+    return Moments(
+        mean=sums.mean,
+        covariance=sums.covariance(),
+        effective=_bridged(effective, status, pseudo),
+        freedom=_bridged(votes.freedom(by), status, pseudo),
+        votes=votes.count(),
+        status=status,
+        bias=pseudo.bias(contexts),
+        n_contexts=len(contexts),
+        n_clusters=n_clusters,
+        cluster=by,
+        panel=votes.n_voters if by == "context" else 0,
+    )
+
+
+def _bridged(numbers: Floats, status: Ints, pseudo: PseudoOutcomes) -> Floats:
+    """Return numbers of effective clusters, or the like, with those of bridged pairs: the weakest link of a path."""
+    if pseudo.bridge is None:
+        return numbers
+    K = pseudo.fit.log.n_agents
+    links = pair_matrix(np.where(status == SEEN, np.maximum(numbers, 0.0), 0.0), K)
+    return np.asarray(np.where(status == BRIDGED, weakest_link(links)[np.triu_indices(K, 1)], numbers))
 
 
 def _raised(covariance: Floats, least: Floats) -> Floats:
@@ -120,103 +167,117 @@ def _at_least(covariance: Floats, least: Floats) -> Floats:
     """Return the covariance with its variances raised to at least those given, correlations kept."""
     variance = covariance.diagonal()
     scale = np.sqrt(np.maximum(least, variance) / np.where(variance > 0, variance, 1))
-    found: Floats = covariance * np.outer(scale, scale)
-    np.fill_diagonal(found, np.maximum(least, variance))
-    return found
+    raised: Floats = covariance * np.outer(scale, scale)
+    np.fill_diagonal(raised, np.maximum(least, variance))
+    return raised
+
+
+# -- the verdicts of a group ------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class _Votes:
-    """The verdicts of a group, each with its share of the group's mean Gamma.
+    """The verdicts and records of a group.
 
     Args:
-        context, voter, pair: (v,) where from; every record without a known voter has a voter of its own.
-        part: (v,) correction / n.
-        weight: (v,) w |df/du| / e.
-        record_context, record_voter, mass: (records,) the same of each record, and how much it counts at its context.
+        rows: (v,) the verdicts, as rows of the pseudo-outcomes.
+        voter: (n_records,) the voter of each record of the log; every record without a known one has its own.
+        named: number below which a voter is known by name.
+        mass: (n_records,) how much each record counts at its context; the records of a context sum to one.
+        records: (r,) the records of the group.
         n: contexts of the group.
-        n_voters: voters known by name.
+        n_voters: voters of the group known by name.
     """
 
     pseudo: PseudoOutcomes
-    context: Ints
+    rows: Ints
     voter: Ints
-    pair: Ints
-    part: Floats
-    weight: Floats
-    record_context: Ints
-    record_voter: Ints
+    named: int
     mass: Floats
+    records: Ints
     n: int
     n_voters: int
 
     @staticmethod
-    def of(pseudo: PseudoOutcomes, inside: Bools, n: int) -> _Votes:
+    def of(pseudo: PseudoOutcomes, inside: Bools) -> _Votes:
         log = pseudo.fit.log
         records = np.flatnonzero(inside[log.context_of])
-        rows = np.flatnonzero(inside[pseudo.context])
-        voter, n_voters = voter_labels(log.records.voter, log.n_records)
-        mass = log.records.weights[records]
-        if log.design == "draws":
-            mass = mass / np.bincount(log.context_of[records], mass, log.n_contexts)[log.context_of[records]]
+        voter, named = voter_labels(log.records.voter, log.n_records)
+        total = np.bincount(log.context_of, log.records.weights, log.n_contexts)
         known = np.unique(voter[records])
         return _Votes(
-            pseudo, pseudo.context[rows], voter[pseudo.record[rows]], pseudo.pair[rows], pseudo.correction[rows] / n,
-            (pseudo.share * np.abs(pseudo.slope))[rows], log.context_of[records], voter[records], mass, n,
-            int((known < n_voters).sum()),
+            pseudo, np.flatnonzero(inside[pseudo.context]), voter, named, log.records.weights / total[log.context_of],
+            records, int(inside.sum()), int((known < named).sum()),
         )  # fmt: skip
 
     def count(self) -> Ints:
-        return np.bincount(self.pair, minlength=self.pseudo.n_pairs)
+        return np.bincount(self.pseudo.pair[self.rows], minlength=self.pseudo.n_pairs)
 
-    def between_contexts(self) -> Floats:
-        """Return what voters who answer at several contexts add to the covariance: voter - (context, voter)."""
-        base = int(self.record_voter.max(initial=0)) + 1
-        verdict = self.context.astype(np.int64) * base + self.voter
-        record = self.record_context.astype(np.int64) * base + self.record_voter
-        centre = np.bincount(self.pair, self.part, self.pseudo.n_pairs) / self.mass.sum()
-        return self._crossed(self.voter, self.record_voter, centre) - self._crossed(verdict, record, centre)
+    @property
+    def own_contexts(self) -> bool:
+        """Whether each context of the group has one voter, known by name, and some voters have several contexts."""
+        context, voter = self.pseudo.fit.log.context_of[self.records], self.voter[self.records]
+        cells = np.unique(context.astype(np.int64) * (int(self.voter.max(initial=0)) + 1) + voter)
+        each = len(cells) == self.n and bool((voter < self.named).all())
+        return each and self.n > self.n_voters
 
-    def _crossed(self, label: Ints, record_label: Ints, centre: Floats) -> Floats:
-        """Return the cross-products, (n_pairs, n_pairs), of cluster sums of part - mass * centre, never dense."""
-        names, place = np.unique(record_label, return_inverse=True)
-        mass = np.bincount(place, self.mass, len(names))
-        sums = csr_array(
-            (self.part, (np.searchsorted(names, label), self.pair)), shape=(len(names), self.pseudo.n_pairs)
-        )
-        leaning = np.outer(sums.T @ mass, centre)
-        found = (sums.T @ sums).toarray() - leaning - leaning.T + (mass @ mass) * np.outer(centre, centre)
-        return np.asarray(found * len(names) / max(len(names) - 1, 1))
+    def effective(self, by: Cluster) -> tuple[Floats, int]:
+        """Return the effective number of clusters that observed each pair, and the number of clusters."""
+        number = np.min([self._clusters(label).effective for label in self._labels(by).values()], axis=0)
+        voters = len(np.unique(self.voter[self.records]))
+        count = {"context": self.n, "voter": voters, "both": min(self.n, voters)}
+        return number, count[by]
 
-    def within_contexts(self) -> Floats:
-        """Return the covariance where contexts are fixed: cross-products of voters' sums, centred at each context.
+    def freedom(self, by: Cluster) -> Floats:
+        """Return the degrees of freedom of each pair's standard error.
 
-        With design "inclusion" whether a menu was asked is random as well; then nothing is centred, on the safe side.
+        A variance is a sum of squares c_i^2 over clusters, and Satterthwaite's degrees of freedom are 2 V^2 / Var(V) of
+        it: as many as clusters for normal c_i, more for votes that are all about as surprising, fewer where some count
+        for much more. Four times the effective clusters but one are the most. Voters, of whom there may be few, count
+        for the effective number less one.
         """
-        names, place = np.unique(self.record_voter, return_inverse=True)
-        rows = np.searchsorted(names, self.voter)
-        sums = csr_array((self.part, (rows, self.pair)), shape=(len(names), self.pseudo.n_pairs)).toarray()
-        if self.pseudo.fit.log.design == "draws":
-            contexts, column = np.unique(self.record_context, return_inverse=True)
-            mass = csr_array((self.mass, (place, column)), shape=(len(names), len(contexts)))
-            sums -= mass @ self.pseudo.corrections[contexts].toarray() / self.n
-        return np.asarray(sums.T @ sums) * len(names) / max(len(names) - 1, 1)
+        freedom = []
+        for kind, label in self._labels(by).items():
+            clusters = self._clusters(label)
+            less_one = clusters.effective - 1
+            freedom.append(np.minimum(clusters.satterthwaite, 4 * less_one) if kind == "context" else less_one)
+        return np.asarray(np.min(freedom, axis=0))
 
-    def freedom(self, by: Cluster) -> tuple[Floats, int]:
-        """Return the effective number of clusters that observed each pair, less one, and the number of clusters."""
-        kinds = {"context": (self.context,), "voter": (self.voter,), "both": (self.context, self.voter)}[by]
-        effective = [self._effective(label) for label in kinds]
-        count = {"context": self.n, "voter": len(np.unique(self.record_voter))}
-        count["both"] = min(count.values())
-        return np.min(effective, axis=0) - 1, count[by]
+    def _labels(self, by: Cluster) -> dict[str, Ints]:
+        """Return (v,) the cluster of each verdict, for each kind of cluster."""
+        labels = {
+            "context": self.pseudo.context[self.rows], "voter": self.voter[self.pseudo.record[self.rows]]
+        }  # fmt: skip
+        return labels if by == "both" else {by: labels[by]}
 
-    def _effective(self, label: Ints) -> Floats:
-        """Return (sum a)^2 / sum a^2 of each pair, over the total weight a of each cluster."""
+    def _clusters(self, label: Ints) -> _Clusters:
+        """Return what the clusters of verdicts are to each pair."""
+        size, pseudo = self.pseudo.n_pairs, self.pseudo
         place = np.unique(label, return_inverse=True)[1]
-        key, cell = np.unique(place * np.int64(self.pseudo.n_pairs) + self.pair, return_inverse=True)
-        weight, pair = np.bincount(cell, self.weight, len(key)), key % self.pseudo.n_pairs
-        total, square = (np.bincount(pair, weight**power, self.pseudo.n_pairs) for power in (1, 2))
-        return np.divide(total**2, square, out=np.zeros(self.pseudo.n_pairs), where=square > 0)
+        key, cell = np.unique(place * np.int64(size) + pseudo.pair[self.rows], return_inverse=True)
+        mass = (pseudo.share * np.abs(pseudo.slope))[self.rows]
+        weight = np.bincount(cell, mass, len(key))
+        sums = np.bincount(cell, pseudo.correction[self.rows], len(key))
+        return _Clusters.of(weight, sums, key % size, size)
+
+
+class _Clusters(NamedTuple):
+    """Of each pair, (n_pairs,): the effective number of clusters, and Satterthwaite's degrees of freedom."""
+
+    effective: Floats
+    satterthwaite: Floats
+
+    @staticmethod
+    def of(weight: Floats, sums: Floats, pair: Ints, size: int) -> _Clusters:
+        """Measure clusters of a pair each, given the weight of its verdicts and the sum of their corrections."""
+        total, square = (np.bincount(pair, weight**power, size) for power in (1, 2))
+        second, fourth = (np.bincount(pair, sums**power, size) for power in (2, 4))
+        spread = fourth - second**2 / np.maximum(np.bincount(pair, minlength=size), 1)
+        sure = spread <= 1e-12 * second**2
+        return _Clusters(
+            np.divide(total**2, square, out=np.zeros(size), where=square > 0),
+            np.where(sure, np.inf, 2 * second**2 / np.where(sure, 1.0, spread)),
+        )
 
 
 def voter_labels(voter: Ints | None, n_records: int) -> tuple[Ints, int]:
@@ -225,3 +286,119 @@ def voter_labels(voter: Ints | None, n_records: int) -> tuple[Ints, int]:
         return np.arange(n_records), 0
     known = int(voter.max(initial=-1)) + 1
     return np.where(voter >= 0, voter, known + np.arange(n_records)), known
+
+
+# -- sums over clusters -----------------------------------------------------------------------------------------------
+
+
+class _Sums:
+    """Sums and cross-products of Gamma over contexts, voters, and both, from one pass over a group's contexts.
+
+    A voter owns the corrections of its records, and of the plug-in part of each context its records' share; where
+    contexts are fixed, the corrections alone, less what the context's mean correction would give it.
+    """
+
+    def __init__(self, votes: _Votes, by: Cluster) -> None:
+        size = votes.pseudo.n_pairs
+        self.votes, self.by, self.n = votes, by, votes.n
+        self.total, self.cross = np.zeros(size), np.zeros((size, size))
+        self.strata = by == "context" and 0 < votes.n_voters < FEW and votes.own_contexts
+        people = votes.named if by != "context" or self.strata else 0
+        self.of_voter, self.mass = np.zeros((people, size)), np.zeros(people)
+        self.cells, self.leaning, self.square = np.zeros((size, size)), np.zeros(size), 0.0
+        self.alone = np.zeros((size, size))
+
+    @classmethod
+    def of(cls, pseudo: PseudoOutcomes, contexts: Ints, votes: _Votes, by: Cluster) -> _Sums:
+        """Go over the contexts."""
+        sums = cls(votes, by)
+        for chunk, plugin in pseudo.plugin_chunks(contexts):
+            sums.add(chunk, plugin)
+        return sums
+
+    def add(self, contexts: Ints, plugin: Floats) -> None:
+        """Add some contexts, given f(mu) there, (len(contexts), n_pairs)."""
+        pseudo = self.votes.pseudo
+        bridge = pseudo.bridge
+        tangent = None if bridge is None else bridge.at(plugin)
+        correction = pseudo.corrections[contexts].toarray()
+        if tangent is not None and bridge is not None:
+            plugin = plugin.copy()
+            plugin[:, bridge.pairs] = tangent.values
+            correction[:, bridge.pairs] = tangent.moved(np.arange(len(contexts)), correction)
+        gamma = plugin + correction
+        self.total += gamma.sum(axis=0)
+        self.cross += gamma.T @ gamma
+        if not len(self.mass):
+            return
+        for place, voter, mass, own in self._of_voters(contexts, tangent):
+            if self.by == "voter":
+                fixed = pseudo.fit.log.design == "draws"  # under inclusion whether a menu was asked is random as well
+                self._add_voters(voter, mass, own - mass[:, None] * correction[place] if fixed else own)
+            else:
+                self._add_voters(voter, mass, own + mass[:, None] * plugin[place])
+
+    def _of_voters(self, contexts: Ints, tangent: Tangent | None) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
+        """Yield of each (context, voter): place of the context, voter, mass, and (cells, n_pairs) corrections."""
+        pseudo, log, bridge = self.votes.pseudo, self.votes.pseudo.fit.log, self.votes.pseudo.bridge
+        sizes = np.diff(log.context_offsets)[contexts].astype(np.int64)
+        records = runs(log.context_offsets[contexts], sizes)
+        place = np.repeat(np.arange(len(contexts)), sizes)
+        base = int(self.votes.voter.max(initial=0)) + 1
+        cell, at = np.unique(place * np.int64(base) + self.votes.voter[records], return_inverse=True)
+        mass = np.bincount(at, self.votes.mass[records], len(cell))
+        starts = np.searchsorted(pseudo.record, [records, records + 1])
+        rows, owner = runs(starts[0], starts[1] - starts[0]), np.repeat(at, starts[1] - starts[0])
+        sparse = csr_array((pseudo.correction[rows], (owner, pseudo.pair[rows])), shape=(len(cell), pseudo.n_pairs))
+        step = max(1, _CELLS // max(1, pseudo.n_pairs))
+        for start in range(0, len(cell), step):
+            block = slice(start, start + step)
+            own, there = sparse[block].toarray(), cell[block] // base
+            if tangent is not None and bridge is not None:
+                own[:, bridge.pairs] = tangent.moved(there, own)
+            yield there, cell[block] % base, mass[block], own
+
+    def _add_voters(self, voter: Ints, mass: Floats, own: Floats) -> None:
+        known = voter < self.votes.named
+        np.add.at(self.of_voter, voter[known], own[known])
+        self.mass += np.bincount(voter[known], mass[known], len(self.mass))
+        self.cells += own[known].T @ own[known]
+        self.leaning += mass[known] @ own[known]
+        self.square += float(mass[known] @ mass[known])
+        self.alone += own[~known].T @ own[~known]
+
+    @property
+    def mean(self) -> Floats:
+        """(n_pairs,) mean Gamma; that of a bridged pair, which is no mean of votes, within [-1, 1]."""
+        mean, bridge = self.total / self.n, self.votes.pseudo.bridge
+        if bridge is not None:
+            mean[bridge.pairs] = np.clip(mean[bridge.pairs], -1.0, 1.0)
+        return np.asarray(mean)
+
+    def covariance(self) -> Floats:
+        """Return the covariance of the mean."""
+        n, mean = self.n, self.mean
+        if self.by == "voter":
+            clusters = len(np.unique(self.votes.voter[self.votes.records]))
+            return (self.of_voter.T @ self.of_voter + self.alone) * _unbiased(clusters) / n**2
+        if self.strata:
+            within = self.cross - (self.of_voter / np.maximum(self.mass, 1)[:, None]).T @ self.of_voter
+            return np.asarray(within / (n * max(n - self.votes.n_voters, 1)))
+        covariance = (self.cross - n * np.outer(mean, mean)) / (n * max(n - 1, 1))
+        if self.by == "context":
+            return np.asarray(covariance)
+        between = self._centred(
+            self.of_voter.T @ self.of_voter, self.mass @ self.of_voter, float(self.mass @ self.mass)
+        )
+        clusters = len(np.unique(self.votes.voter[self.votes.records]))
+        cells = self._centred(self.cells, self.leaning, self.square)
+        return _raised(covariance + (between * _unbiased(clusters) - cells) / n**2, covariance.diagonal())
+
+    def _centred(self, cross: Floats, leaning: Floats, square: float) -> Floats:
+        """Return the cross-products of sums less mass times the mean."""
+        outer = np.outer(leaning, self.mean)
+        return np.asarray(cross - outer - outer.T + square * np.outer(self.mean, self.mean))
+
+
+def _unbiased(clusters: int) -> float:
+    return clusters / max(clusters - 1, 1)

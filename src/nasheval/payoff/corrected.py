@@ -13,24 +13,35 @@ propensities shift it only where the residuals differ from zero, so it stays rig
 h is learned from residuals of models that did not see them, one fold's model each, and added to the plug-in surface of
 all folds' models, whose error is a little smaller.
 
-The strength s in [0, 1] is chosen on held-out folds by squared error to Gamma. At s = 1 the surface f + h is Neyman
-orthogonal; a smaller s gives up part of that, which it does only where the held-out error says that h is mostly noise.
+Each pair has a strength s_p in [0, 1], chosen on held-out folds by squared error to Gamma, see
+`nasheval.payoff.strengths`. At s_p = 1 the surface f + h is Neyman orthogonal; a smaller one gives up part of that,
+which it does only where the held-out error says that h is mostly noise and debiasing does not move the pair
+significantly.
+
+The score is not nested: h for a fold is learned from residuals whose nuisances saw that fold, so that h there repeats
+the fold's own noise with the opposite sign and the score is too low, not too high (`python -m benchmarks.nesting`, 15
+pairs, 3,000 duels: gain of h per context by the score and on fresh contexts -0.99 and -0.34 for trees, -0.77 and -0.22
+for stumps, 0.72 and 0.89 for an intercept; nested scores are right within 0.02). Strengths chosen by a nested score
+would lower the error by no more than a further 0.02 per context, at three times the cost of the nuisances.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from nasheval.arrays import Floats, Ints, offsets_of
+from nasheval.arrays import Bools, Floats, Ints, offsets_of
 from nasheval.errors import InputError
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.trees import binned
+from nasheval.payoff.clusters import FEW
+from nasheval.payoff.moves import moved_pairs
 from nasheval.payoff.pseudo import PseudoOutcomes
+from nasheval.payoff.strengths import HeldOut
 from nasheval.payoff.surfaces import (
     Boosting,
     PairSurface,
@@ -51,7 +62,6 @@ CandidateName = Literal["per-pair", "shared"]
 
 _MOST_PAIRS = 200  # with more, pairs must share strength: a model a pair is not tried
 _SCORED = 1 << 20  # predictions of h that its held-out size is measured on
-_CHUNK = 1 << 20  # of those at once
 _STAGES = (0.1, 1 / 3, 1.0)  # of all trees, at which the held-out error is looked at
 _LAST = 0.2  # share of the work that the fit on all cells is
 _TREES: dict[str, Any] = {"trees": 150, "leaves": 15, "rate": 0.1, "least": 50}  # of h, unless given
@@ -62,13 +72,17 @@ class Strength:
     """How strongly the plug-in surface is corrected, and what that wins on held-out folds.
 
     Args:
-        strength: s, from 0 (the plug-in) to 1 (the whole correction).
-        gain: by how much s h lowers the held-out mean squared error to Gamma, a context (all pairs together).
+        strength: the common s of pairs that debiasing does not move significantly (of all, if it moves every pair),
+            from 0 (the plug-in) to 1 (the whole correction).
+        gain: by how much best * h lowers the held-out squared error to Gamma per context, summed over those pairs.
         gain_error: its standard error, clustered by context.
-        best: the s of least held-out error, before the rule that a gain within its standard error is none.
+        best: the common s of least held-out error, before the rule that a gain within its standard error is none.
         candidate: "per-pair" or "shared".
         trees: trees of each model of h.
         chosen: False where the strength was given.
+        per_pair: (n_pairs,) what is applied (`nasheval.payoff.strengths`); () means the common s for every pair.
+        pairs_gain: by how much `per_pair` * h lowers it, summed over all pairs; NaN where the strength was given.
+        pairs_gain_error: its standard error.
     """
 
     strength: float
@@ -78,6 +92,13 @@ class Strength:
     candidate: CandidateName
     trees: int
     chosen: bool = True
+    per_pair: tuple[float, ...] = ()
+    pairs_gain: float = np.nan
+    pairs_gain_error: float = np.nan
+
+    def of_pairs(self, n_pairs: int) -> Floats:
+        """Return (n_pairs,) the strength of each pair."""
+        return np.array(self.per_pair) if self.per_pair else np.full(n_pairs, self.strength)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
@@ -157,7 +178,7 @@ class Growth(Protocol):
 
 @dataclass(frozen=True)
 class PerPair:
-    """One model a pair; a pair with too few cells to split once is left as it is."""
+    """One model per pair; a number where cells are too few to split once, and 0 where there are fewer than 20."""
 
     X: Features
     cells: Cells
@@ -173,10 +194,10 @@ class PerPair:
     def _begin(self, data: Dataset | None, kept: Ints, pair: int) -> Booster | float:
         place = self.cells.of_pair(pair)
         rows = np.arange(place.start, place.stop)[kept[place]]
-        if len(rows) < 2 * self.boosting.least:
+        if len(rows) < min(FEW, 2 * self.boosting.least):
             return 0.0
         weight, target = self.cells.weight[rows], self.cells.target[rows]
-        if data is None:
+        if data is None or len(rows) < 2 * self.boosting.least:
             return float(np.average(target, weights=weight))
         return begin(data, self.cells.context[rows], target, weight / weight.mean(), self.boosting.params())
 
@@ -244,9 +265,10 @@ def learn_correction(
         raise InputError(f"strength is {strength!r}; accepted is a number from 0 to 1, or None to choose it.")
     cells = Cells.of(pseudo)
     candidates = _candidates(pseudo, cells, boosting or Boosting(**_TREES, seed=effort.seed))
-    candidate, best = _race(candidates, pseudo, cells, effort)
-    chosen = _settled(best, strength)
-    if chosen.strength == 0:
+    candidate, chosen = _race(candidates, pseudo, cells, effort)
+    if strength is not None:
+        chosen = _as_given(chosen, strength)
+    if not any(chosen.per_pair):
         effort.advance(_LAST)
         return None, chosen
     every = [np.ones(len(cells.pair), bool)]
@@ -262,31 +284,37 @@ def _candidates(pseudo: PseudoOutcomes, cells: Cells, boosting: Boosting) -> lis
     return found
 
 
-def _settled(best: Strength, given: float | None) -> Strength:
-    """Apply the one-standard-error rule, or the strength that was given."""
-    if given is not None:
-        return replace(best, strength=given, chosen=False)
-    return best if best.gain > best.gain_error else replace(best, strength=0.0)
+def _as_given(chosen: Strength, strength: float) -> Strength:
+    given = (float(strength),) * len(chosen.per_pair)
+    return replace(chosen, strength=strength, chosen=False, per_pair=given, pairs_gain=np.nan, pairs_gain_error=np.nan)
 
 
 def _race(
     candidates: Sequence[Candidate], pseudo: PseudoOutcomes, cells: Cells, effort: Effort
 ) -> tuple[Candidate, Strength]:
     """Return the form of h, and its size, of largest held-out gain; the better of small ones is grown while it pays."""
-    fold = pseudo.fit.fold[cells.context]
+    fold, moved = pseudo.fit.fold[cells.context], moved_pairs(pseudo)
     keep = [fold != b for b in range(pseudo.fit.n_folds)]
     share = (1 - _LAST) / (len(candidates) + len(_STAGES) - 1)
     lines = [(c, c.start(keep, portion(effort, share))) for c in candidates]
-    first = [_score(growth.grow(_stage(c, 0)), pseudo, cells, c.name, _stage(c, 0)) for c, growth in lines]
-    best = max(first, key=lambda found: found.gain)
+
+    def scored(candidate: Candidate, growth: Growth, stage: int) -> Strength:
+        trees = _stage(candidate, stage)
+        return _score(growth.grow(trees), pseudo, cells, moved, candidate.name, trees)
+
+    first = [scored(candidate, growth, 0) for candidate, growth in lines]
+    best = max(first, key=_gains)
     candidate, growth = lines[first.index(best)]
     for stage in range(1, len(_STAGES)):
-        if best.gain <= best.gain_error:  # there is nothing to refine
+        if best.gain <= best.gain_error and best.pairs_gain <= best.pairs_gain_error:  # there is nothing to refine
             effort.advance(share * (len(_STAGES) - stage))
             break
-        found = _score(growth.grow(_stage(candidate, stage)), pseudo, cells, candidate.name, _stage(candidate, stage))
-        best = max(best, found, key=lambda each: each.gain)
+        best = max(best, scored(candidate, growth, stage), key=_gains)
     return candidate, best
+
+
+def _gains(strength: Strength) -> tuple[float, float]:
+    return strength.pairs_gain, strength.gain
 
 
 def _stage(candidate: Candidate, stage: int) -> int:
@@ -294,46 +322,39 @@ def _stage(candidate: Candidate, stage: int) -> int:
 
 
 def _score(
-    surfaces: Sequence[Surface], pseudo: PseudoOutcomes, cells: Cells, name: CandidateName, trees: int
+    surfaces: Sequence[Surface], pseudo: PseudoOutcomes, cells: Cells, moved: Bools, name: CandidateName, trees: int
 ) -> Strength:
-    """Return s = sum h (Gamma - f) / sum h^2 over held-out contexts and pairs, within [0, 1], and its gain."""
-    agreed, size = _held_out(surfaces, pseudo, cells)
-    total = float(size.sum())
-    s = float(np.clip(agreed.sum() / total, 0, 1)) if total > 0 else 0.0
-    gain = 2 * s * agreed - s**2 * size
-    error = float(gain.std(ddof=1) / np.sqrt(len(gain))) if len(gain) > 1 else np.inf
-    return Strength(s, float(gain.mean()), error, s, name, trees)
+    """Return the strengths of least held-out error, and their gains.
 
-
-def _held_out(surfaces: Sequence[Surface], pseudo: PseudoOutcomes, cells: Cells) -> tuple[Floats, Floats]:
-    """Return for each context that has a pseudo-outcome the sums over pairs of h (Gamma - f), and of h^2, out of fold.
-
-    The second sum needs h at every pair; where that would be too many, other contexts stand in for some.
+    Args:
+        surfaces: h, learned without each fold.
+        moved: (n_pairs,) pairs that are corrected in any case.
     """
-    X, fold = pseudo.fit.X, pseudo.fit.fold
-    agreed, size = np.zeros(pseudo.n_contexts), np.full(pseudo.n_contexts, np.nan)
-    sampled = _sampled(pseudo)
-    others = np.flatnonzero(~np.isin(cells.context, sampled))
+    choice = _held_out(surfaces, pseudo, cells).choose(moved)
+    per_pair = tuple(choice.per_pair.tolist())
+    return Strength(choice.common, *choice.best_gain, choice.best, name, trees, True, per_pair, *choice.gain)
+
+
+def _held_out(surfaces: Sequence[Surface], pseudo: PseudoOutcomes, cells: Cells) -> HeldOut:
+    """Predict h out of fold, at every pair of sampled contexts and at the cells of the others."""
+    X, fold, sampled = pseudo.fit.X, pseudo.fit.fold, _sampled(pseudo)
+    dense, h = np.zeros((len(sampled), cells.n_pairs)), np.zeros(len(cells.pair))
+    place = np.full(pseudo.n_contexts, -1)
+    place[sampled] = np.arange(len(sampled))
+    inside = place[cells.context] >= 0
     for b, surface in enumerate(surfaces):
-        for part in _parts(sampled[fold[sampled] == b], cells.n_pairs):
-            h = surface.predict(X[part])
-            agreed[part], size[part] = pseudo.corrections[part].multiply(h).sum(axis=1), (h**2).sum(axis=1)
-        rows = others[fold[cells.context[others]] == b]
-        told = surface.cells(X, cells.context[rows], cells.pair[rows]) * cells.correction[rows]
-        agreed += np.bincount(cells.context[rows], told, pseudo.n_contexts)
-    size = np.where(np.isnan(size), np.nanmean(size), size)
-    return agreed[pseudo.used], size[pseudo.used]
+        rows = np.flatnonzero(fold[sampled] == b)
+        dense[rows] = surface.predict(X[sampled[rows]])
+        others = np.flatnonzero(~inside & (fold[cells.context] == b))
+        h[others] = surface.cells(X, cells.context[others], cells.pair[others])
+    h[inside] = dense[place[cells.context[inside]], cells.pair[inside]]
+    return HeldOut(cells.context, cells.pair, cells.correction, h, sampled, dense, pseudo.used, fold)
 
 
 def _sampled(pseudo: PseudoOutcomes) -> Ints:
     rows = np.flatnonzero(pseudo.used)
     most = max(1, _SCORED // max(1, pseudo.n_pairs))
     return rows if len(rows) <= most else np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
-
-
-def _parts(rows: Ints, width: int) -> Iterator[Ints]:
-    step = max(1, _CHUNK // max(1, width))
-    return (rows[start : start + step] for start in range(0, len(rows), step))
 
 
 def _freed(surface: Surface) -> Surface:

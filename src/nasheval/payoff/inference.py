@@ -7,6 +7,7 @@ mean is its influence function, from which `nasheval.payoff.clusters` takes its 
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -14,11 +15,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import norm
 
-from nasheval.arrays import Bools, Floats
+from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
-from nasheval.payoff.clusters import FEW, Cluster, Moments, group_moments
+from nasheval.feedback.groups import context_groups
+from nasheval.feedback.links import BRIDGED, SEEN
+from nasheval.payoff.bridging import STATUS_NAMES, allowed_by_transitivity, pair_matrix
+from nasheval.payoff.clusters import FEW, Cluster, Moments, Speaks, group_moments
 from nasheval.payoff.cycles import Cycle, as_cycles, find_cycles, signs
-from nasheval.payoff.groups import context_groups
 from nasheval.payoff.intervals import (
     checked_level,
     critical_value,
@@ -47,6 +50,9 @@ class GroupPayoff:
     into that of Student's t at the same level, pair by pair. A pair with fewer than two effective votes in the group
     has the interval [-1, 1]. Intervals are cut to [-1, 1]; estimates are not.
 
+    The interval of a bridged pair (`status`) is that of the bridge, not of votes on the pair; `allowed` is what any
+    transitive voters allow. A bridged pair never counts as certain in `beats` and `cycles`.
+
     Args:
         name: of the group.
         agents: names of the K agents.
@@ -65,7 +71,7 @@ class GroupPayoff:
 
     @cached_property
     def estimate(self) -> Floats:
-        """(K, K) one-step estimates of the mean payoffs, antisymmetric; 0 where no menu holds the pair."""
+        """(K, K) one-step estimates of the mean payoffs, antisymmetric; 0 where nothing is known of the pair."""
         return self._matrix(self.moments.mean, -self.moments.mean)
 
     @cached_property
@@ -73,6 +79,21 @@ class GroupPayoff:
         """(K, K) standard errors; infinite where the votes cannot tell."""
         found = np.where(self._known, self.moments.error, np.inf)
         return self._matrix(found, found)
+
+    @cached_property
+    def status(self) -> Ints:
+        """(K, K) seen, bridged, unknown or elsewhere: `nasheval.payoff.bridging.STATUS_NAMES` in that order."""
+        return pair_matrix(self.moments.status, len(self.agents))
+
+    @cached_property
+    def present(self) -> Bools:
+        """(K,) the agents with a vote in the group; the others are no candidates there."""
+        return np.asarray(pair_matrix(self.moments.votes, len(self.agents)).sum(axis=1) > 0)
+
+    @cached_property
+    def allowed(self) -> tuple[Floats, Floats]:
+        """(K, K) lower and upper bounds on each mean payoff that any transitive voters with the seen means obey."""
+        return allowed_by_transitivity(np.clip(self.estimate, -1, 1), self.status == SEEN)
 
     @property
     def lower(self) -> Floats:
@@ -96,28 +117,37 @@ class GroupPayoff:
             simultaneous: for all pairs together, or for each pair alone.
         """
         level = self.confidence if confidence is None else checked_level(confidence)
-        c = self.critical(level) if simultaneous else float(norm.ppf((1 + level) / 2))
+        c = self._critical(level) if simultaneous else float(norm.ppf((1 + level) / 2))
         mean, half = self.moments.mean, half_widths(self.moments, c)
         low, high = np.clip(mean - half, -1, 1), np.clip(mean + half, -1, 1)
         return self._matrix(low, -high), self._matrix(high, -low)
 
     def critical(self, confidence: float) -> float:
-        """Return the quantile of the largest studentised |mean - truth| over pairs, on the normal scale."""
-        return critical_value([self.moments], confidence, self.seed)
+        """Return the quantile of the largest studentised |mean - truth| over seen pairs, on the normal scale."""
+        return critical_value([self.moments], confidence, self.seed, only=self._told)
+
+    def _critical(self, confidence: float) -> Floats:
+        """Return (n_pairs,) critical values: seen pairs hold together, bridged ones together with all pairs."""
+        critical = np.full(len(self._known), self.critical(confidence))
+        bridged = self._known & ~self._told
+        if bridged.any():
+            critical[bridged] = critical_value([self.moments], confidence, self.seed)
+        return critical
 
     @cached_property
     def _known(self) -> Bools:
-        """(n_pairs,) pairs of which the votes tell how uncertain they are."""
+        """(n_pairs,) pairs of which it is known how uncertain they are."""
         return known_means(self.moments)
 
-    def _normal(self, draws: int) -> Floats:
-        """Return (draws, known pairs) studentised bootstrap means."""
-        return studentised_draws(self.moments, draws, np.random.default_rng(self.seed))
+    @cached_property
+    def _told(self) -> Bools:
+        """(n_pairs,) the known pairs that the votes of the group themselves tell of."""
+        return np.asarray(self._known & (self.moments.status == SEEN))
 
     def equilibrium(self, regularizer: Regularizer | None = None, *, threshold: float = 1e-3) -> Stability:
-        """Return the equilibrium of the mean payoffs and how far it moves under the bootstrap.
+        """Return the equilibrium of the mean payoffs among the agents of the group, and how far the bootstrap moves it.
 
-        Pairs of which the votes say nothing are drawn uniformly from [-1, 1].
+        Pairs of which the votes say nothing are drawn uniformly from [-1, 1]. Agents without a vote in the group get 0.
 
         Args:
             regularizer: of the game; None: L2(1e-3).
@@ -126,24 +156,30 @@ class GroupPayoff:
         K = len(self.agents)
         rng = np.random.default_rng((self.seed, 1))
         means = rng.uniform(-1, 1, (self.draws, len(self._known)))
-        z = student(self._normal(self.draws), self.moments.freedom[self._known])
+        normal = studentised_draws(self.moments, self.draws, np.random.default_rng(self.seed))
+        z = student(normal, self.moments.freedom[self._known])
         means[:, self._known] = self.moments.mean[self._known] + self.moments.error[self._known] * z
         games, (j, k) = np.zeros((self.draws, K, K)), np.triu_indices(K, 1)
         games[:, j, k] = np.clip(means, -1, 1)
         games -= games.transpose(0, 2, 1).copy()
-        return measure_stability(self.agents, self.estimate, games, regularizer, threshold, self.confidence)
+        how = (regularizer, threshold, self.confidence)
+        return measure_stability(self.agents, self.estimate, games, self.present, *how)
 
     def beats(self, confidence: float | None = None) -> Bools:
         """Return (K, K) which agent certainly beats which: the chance of any wrong entry is at most 1 - confidence.
+
+        Only pairs that were compared in the group can be certain.
 
         Args:
             confidence: None: that of the group.
         """
         level = self.confidence if confidence is None else checked_level(confidence)
-        sign, known = np.zeros(len(self._known)), self._known
-        ratio = self.moments.mean[known] / self.moments.error[known]
-        sign[known] = signs(normal_scale(ratio, self.moments.freedom[known]), self._normal(_SIGN_DRAWS), level)
-        return self._matrix(sign, -sign) > 0
+        sign, told, moments = np.zeros(len(self._known)), self._told, self.moments
+        least = np.sign(moments.mean) * np.maximum(np.abs(moments.mean) - moments.bias, 0.0)
+        scale = normal_scale(least[told] / moments.error[told], moments.freedom[told])
+        draws = studentised_draws(moments, _SIGN_DRAWS, np.random.default_rng(self.seed), only=told)
+        sign[told] = signs(scale, draws, level)
+        return np.asarray(self._matrix(sign, -sign) > 0)
 
     def cycles(self, confidence: float | None = None, *, longest: int = 6) -> tuple[Cycle, ...]:
         """Return the cycles that hold: the chance that any of them is false is at most 1 - confidence.
@@ -157,13 +193,7 @@ class GroupPayoff:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know before trusting the intervals."""
-        bare = int((self.moments.freedom <= 0).sum())
-        return tuple(note for note in (
-            f"{self.moments.n_clusters} clusters (by {self.moments.cluster}): standard errors are rough below {FEW}"
-            if self.moments.n_clusters < FEW else "",
-            "few contexts: taken as fixed, with voters as clusters" if self.moments.cluster == "voter" else "",
-            f"pairs with fewer than two effective votes here, whose interval is [-1, 1]: {bare}" if bare else "",
-        ) if note)  # fmt: skip
+        return tuple(group_notes(self))
 
     def _matrix(self, upper: Floats, lower: Floats) -> Floats:
         found, (j, k) = np.zeros((len(self.agents), len(self.agents))), np.triu_indices(len(self.agents), 1)
@@ -184,6 +214,11 @@ class GroupPayoff:
             "lower": self.lower.tolist(),
             "upper": self.upper.tolist(),
             "votes": self._matrix(self.moments.votes, self.moments.votes).astype(int).tolist(),
+            "status": [[STATUS_NAMES[cell] for cell in row] for row in self.status],
+            "allowed_lower": self.allowed[0].tolist(),
+            "allowed_upper": self.allowed[1].tolist(),
+            "absent": [agent for agent, here in zip(self.agents, self.present, strict=True) if not here],
+            "voters": "panel" if self.moments.panel else "population",
             "notes": list(self.notes),
         }
 
@@ -194,7 +229,7 @@ class GroupPayoff:
         yield pair_table(
             f"Mean payoffs of {self.name}: {self.moments.n_contexts:,} contexts, "
             f"intervals of {self.confidence:.0%} for all pairs together",
-            self.agents, self.estimate, self.error, self.lower, self.upper, self.moments.votes,
+            self.agents, self.estimate, self.error, self.lower, self.upper, self.moments.votes, self.moments.status,
         )  # fmt: skip
         yield from warnings(self.notes)
 
@@ -214,6 +249,7 @@ def group_payoff(
     name: str = "all",
     confidence: float = 0.95,
     cluster: Cluster | None = None,
+    voters: Speaks | None = None,
     draws: int = 1000,
     seed: int = 0,
 ) -> GroupPayoff:
@@ -221,32 +257,108 @@ def group_payoff(
 
     Args:
         contexts: (n_contexts,) which contexts; None: all.
-        cluster: "context", "voter" (contexts fixed) or "both"; None: "both" with 20 voters or more, "voter" with those
-            and fewer than 20 contexts, "context" otherwise.
+        cluster: "context", "voter" (contexts fixed) or "both"; None: chosen by `voters`.
+        voters: whom the intervals speak for: "panel", these very voters, or "population", others like them (needs
+            names); None: the population with 20 named voters or more, the panel with fewer.
     """
     inside = np.ones(pseudo.n_contexts, bool) if contexts is None else np.asarray(contexts)
     if inside.shape != (pseudo.n_contexts,) or inside.dtype.kind != "b":
-        raise InputError(f"contexts has shape {inside.shape} of {inside.dtype}; accepted are booleans, one a context.")
-    moments = group_moments(pseudo, inside.astype(np.int64) - 1, 1, cluster)[0].of_verdicts()
-    return GroupPayoff(name, pseudo.fit.log.agents, moments, checked_level(confidence), draws, seed)
+        raise InputError(
+            f"contexts has shape {inside.shape} of {inside.dtype}; accepted are booleans, one per context."
+        )
+    options: dict[str, Any] = {
+        "confidence": confidence,
+        "cluster": cluster,
+        "voters": voters,
+        "draws": draws,
+        "seed": seed,
+    }
+    return payoffs_by_code(pseudo, inside.astype(np.int64) - 1, [name], **options)[0]
 
 
-def group_payoffs(
-    pseudo: PseudoOutcomes,
-    by: str,
-    *,
-    confidence: float = 0.95,
-    cluster: Cluster | None = None,
-    draws: int = 1000,
-    seed: int = 0,
-) -> tuple[GroupPayoff, ...]:
+def group_payoffs(pseudo: PseudoOutcomes, by: str, **options: Any) -> tuple[GroupPayoff, ...]:
     """Return the mean payoffs of the contexts of each value of a context column, most contexts first.
 
     Each group's intervals hold for its own pairs together, not for all groups together. Values without a single
     pseudo-outcome are left out.
+
+    Args:
+        options: confidence, cluster, voters, draws and seed, as for `group_payoff`.
     """
-    code, names = context_groups(pseudo.fit.log, by, pseudo.used)
-    moments = group_moments(pseudo, code, len(names), cluster)
-    order = sorted(range(len(names)), key=lambda g: -moments[g].n_contexts)
+    groups = payoffs_by_code(pseudo, *context_groups(pseudo.fit.log, by, pseudo.used), **options)
+    return tuple(sorted(groups, key=lambda group: -group.moments.n_contexts))
+
+
+def payoffs_by_code(
+    pseudo: PseudoOutcomes,
+    code: Ints,
+    names: Sequence[str],
+    *,
+    confidence: float = 0.95,
+    cluster: Cluster | None = None,
+    voters: Speaks | None = None,
+    draws: int = 1000,
+    seed: int = 0,
+) -> list[GroupPayoff]:
+    """Return the mean payoffs of groups of contexts; every group payoff of the package is made here.
+
+    Args:
+        code: (n_contexts,) the group of each context, -1 for none.
+        names: of the groups.
+    """
     level, agents = checked_level(confidence), pseudo.fit.log.agents
-    return tuple(GroupPayoff(names[g], agents, moments[g].of_verdicts(), level, draws, seed) for g in order)
+    moments = group_moments(pseudo, code, len(names), cluster, voters)
+    return [
+        GroupPayoff(name, agents, each.floored(), level, draws, seed) for name, each in zip(names, moments, strict=True)
+    ]
+
+
+# -- saying -----------------------------------------------------------------------------------------------------------
+
+
+def group_notes(group: GroupPayoff) -> Iterator[str]:
+    """Say what a reader should know before trusting the intervals of a group."""
+    moments, status = group.moments, group.moments.status
+    if moments.n_clusters < FEW:
+        yield f"{moments.n_clusters} clusters (by {moments.cluster}): standard errors are rough below {FEW}"
+    if moments.cluster == "voter":
+        yield "few contexts: taken as fixed, with voters as clusters"
+    if moments.panel:
+        yield (
+            f"intervals speak for these {moments.panel} voters, not for others like them; "
+            "voters='population' (--voters population) widens them to that"
+        )
+    absent = [agent for agent, here in zip(group.agents, group.present, strict=True) if not here]
+    if absent:
+        yield f"no candidates here, without a vote in this group: {_few(absent)}"
+    yield from _pair_notes(group, status)
+    if (moments.bias > 0).any():
+        yield (
+            f"propensities of rare pairs were raised; intervals are up to {moments.bias.max():.3f} wider on either "
+            "side for it"
+        )
+
+
+def _pair_notes(group: GroupPayoff, status: Ints) -> Iterator[str]:
+    here = (group.present[:, None] & group.present[None, :])[np.triu_indices(len(group.agents), 1)]
+    counts = {name: int((here & (status == code)).sum()) for code, name in enumerate(STATUS_NAMES)}
+    if counts["bridged"]:
+        tied = not group.moments.mean[status == BRIDGED].any()
+        yield (
+            f"pairs never compared, {'given as ties' if tied else 'bridged through others'}: {counts['bridged']:,}"
+            + ("" if tied else "; their intervals hold for the bridge, not for votes on the pair")
+        )
+    if counts["unknown"]:
+        yield (
+            f"pairs that nothing connects: {counts['unknown']:,}; both sides stay among the winners, because no vote "
+            "tells which is better"
+        )
+    if counts["elsewhere"]:
+        yield f"pairs compared elsewhere but not here, whose interval is [-1, 1]: {counts['elsewhere']:,}"
+    thin = int((here & (status == SEEN) & (group.moments.freedom <= 0)).sum())
+    if thin:
+        yield f"pairs with fewer than two effective votes here, whose interval is [-1, 1]: {thin:,}"
+
+
+def _few(names: Sequence[str], most: int = 5) -> str:
+    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

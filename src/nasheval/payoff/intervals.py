@@ -24,9 +24,13 @@ def known_means(moments: Moments) -> Bools:
     return np.asarray((moments.freedom > 0) & (moments.error > 0))
 
 
-def studentised_draws(moments: Moments, draws: int, rng: np.random.Generator) -> Floats:
-    """Return (draws, known means) bootstrap draws of (mean - truth) / error, each standard normal."""
-    known = known_means(moments)
+def studentised_draws(moments: Moments, draws: int, rng: np.random.Generator, *, only: Bools | None = None) -> Floats:
+    """Return (draws, known means) bootstrap draws of (mean - truth) / error, each standard normal.
+
+    Args:
+        only: (means,) which of the known means; None: all.
+    """
+    known = known_means(moments) if only is None else only
     error = moments.error[known]
     correlation = moments.covariance[np.ix_(known, known)] / np.outer(error, error)
     values, vectors = np.linalg.eigh(correlation)
@@ -34,27 +38,36 @@ def studentised_draws(moments: Moments, draws: int, rng: np.random.Generator) ->
     return np.asarray(rng.standard_normal((draws, len(factor))) @ factor.T)
 
 
-def critical_value(family: Sequence[Moments], confidence: float, seed: int) -> float:
+def critical_value(family: Sequence[Moments], confidence: float, seed: int, *, only: Bools | None = None) -> float:
     """Return the quantile of the largest |mean - truth| / error over all known means, on the normal scale.
 
     Args:
         family: sets of means, drawn independently of each other. Where they are not independent (groups of contexts
             that share voters), the value is on the safe side, by the Gaussian correlation inequality.
+        only: (means,) which of the known means of each set; None: all.
     """
-    counts = [int(known_means(moments).sum()) for moments in family]
+    counts = [int((known_means(moments) if only is None else only).sum()) for moments in family]
     if sum(counts) <= 1:
         return float(norm.ppf((1 + confidence) / 2)) if sum(counts) else float("inf")
     rng, largest = np.random.default_rng(seed), np.zeros(_DRAWS)
     for moments, count in zip(family, counts, strict=True):
         if count:
-            np.maximum(largest, np.abs(studentised_draws(moments, _DRAWS, rng)).max(axis=1), out=largest)
+            np.maximum(largest, np.abs(studentised_draws(moments, _DRAWS, rng, only=only)).max(axis=1), out=largest)
     return float(np.quantile(largest, confidence))
 
 
-def half_widths(moments: Moments, c: float) -> Floats:
-    """Return (means,) half the width of each interval at the critical value c; infinite where the votes cannot tell."""
+def half_widths(moments: Moments, c: Floats | float) -> Floats:
+    """Return (means,) half the width of each interval; infinite where the votes cannot tell.
+
+    An interval reaches from the mean by a critical value of Student's t times the standard error, and by what raised
+    propensities could have moved the mean. Every interval of the package is made here.
+
+    Args:
+        c: critical value of the normal law, a number or (means,).
+    """
     known, half = known_means(moments), np.full(len(moments.mean), np.inf)
-    half[known] = moments.error[known] * student(np.full(int(known.sum()), c), moments.freedom[known])
+    critical = np.broadcast_to(c, half.shape)[known]
+    half[known] = moments.error[known] * student(critical, moments.freedom[known]) + moments.bias[known]
     return half
 
 

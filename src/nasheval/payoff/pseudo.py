@@ -17,9 +17,11 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats, Ints, offsets_of, readonly, runs
+from nasheval.feedback.base import Log
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.payoff.aggregation import Aggregation, aggregation_of
 from nasheval.payoff.aggregators import Aggregator, Mean
+from nasheval.payoff.bridging import ScoreBridge, Unseen, score_bridge, status_of
 
 _CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
 _KEPT = 1 << 23  # a plug-in surface of no more numbers is kept once it is computed
@@ -40,6 +42,7 @@ class PseudoOutcomes:
         spread: (v,) sum over the pair's menus of |df/du| at mu(x); 1 for a linear aggregator.
         share: (v,) w / e, or w / (R e) under "draws".
         used: (n_contexts,) which contexts have a pseudo-outcome.
+        unseen: what to make of pairs that were never compared (`nasheval.payoff.bridging`).
     """
 
     fit: NuisanceFit
@@ -52,6 +55,41 @@ class PseudoOutcomes:
     spread: Floats
     share: Floats
     used: Bools
+    unseen: Unseen
+
+    @cached_property
+    def status(self) -> Ints:
+        """(n_pairs,) whether each pair is seen, bridged or unknown in the log as a whole."""
+        return readonly(status_of(self.fit.log))
+
+    @cached_property
+    def bridge(self) -> ScoreBridge | None:
+        """What gives means over groups to pairs that were never compared; None where nothing does."""
+        return score_bridge(self.fit.log) if self.unseen == "model" else None
+
+    def bias(self, contexts: Ints) -> Floats:
+        """Return (n_pairs,) how far raised propensities could move the mean over some contexts.
+
+        Where e was raised to a floor, the share 1 - e / floor of the correction is missing; what it would have
+        corrected is no more than the largest residual.
+        """
+        clipped, _ = self.clipped_pairs(contexts)
+        return np.zeros(self.n_pairs) if clipped is None else np.asarray(clipped.mean(axis=0)).ravel()
+
+    def clipped_pairs(self, contexts: Ints) -> tuple[csr_array | None, Ints]:
+        """Return (m, n_pairs) bounds on what raised propensities could move, and the m contexts that were looked at."""
+        clipped, looked_at = self.fit.clipped, self.fit.looked_at
+        rows = np.flatnonzero(np.isin(looked_at, contexts)) if clipped.nnz else ()
+        return (None, contexts) if not len(rows) else (clipped[rows] @ self._largest_move, looked_at[rows])
+
+    @cached_property
+    def _largest_move(self) -> csr_array:
+        """(M, n_pairs) the most that a missing correction of a menu can move a pair: weight times largest residual."""
+        columns, worst = self.fit.log.menus.columns, np.zeros(self.aggregation.n_pairs)
+        residual = np.abs(self.fit.log.verdicts.z - self.fit.mu)
+        np.maximum.at(worst, columns.pair[self.fit.log.menus.column_of_verdict], residual)
+        weight = self.aggregation.weight * worst[columns.pair]
+        return csr_array((weight, (columns.menu, columns.pair)), shape=(len(self.fit.log.menus), len(worst)))
 
     @property
     def n_contexts(self) -> int:
@@ -131,8 +169,16 @@ class PseudoOutcomes:
         return np.asarray(self.plugin(contexts) + self.corrections[contexts].toarray())
 
 
-def pseudo_outcomes(fit: NuisanceFit, aggregator: Aggregator | None = None) -> PseudoOutcomes:
-    """Return the pseudo-outcomes of a log under fitted nuisances (Eq. payoff-pseudo-outcome, Algorithm 1)."""
+def pseudo_outcomes(
+    fit: NuisanceFit, aggregator: Aggregator | None = None, *, unseen: Unseen = "model"
+) -> PseudoOutcomes:
+    """Return the pseudo-outcomes of a log under fitted nuisances (Eq. payoff-pseudo-outcome, Algorithm 1).
+
+    Args:
+        aggregator: of the log that the nuisances were fitted on (`as_asked` cuts it into pairs where need be); None:
+            the mean over menus.
+        unseen: "model": pairs that were never compared are bridged; "tie": their payoff is 0.
+    """
     log, verdicts = fit.log, fit.log.verdicts
     aggregation = aggregation_of(log, aggregator or Mean())
     column, context = log.menus.column_of_verdict, log.context_of[verdicts.record]
@@ -149,6 +195,7 @@ def pseudo_outcomes(fit: NuisanceFit, aggregator: Aggregator | None = None) -> P
         spread=readonly(spread),
         share=readonly(share[verdicts.record]),
         used=readonly(used),
+        unseen=unseen,
     )
 
 
@@ -156,9 +203,19 @@ def _shares(fit: NuisanceFit) -> tuple[Floats, Bools]:
     """Return w / e or w / (R e) of each record, and which contexts have a pseudo-outcome."""
     log, weight = fit.log, fit.log.records.weights
     if log.design == "inclusion":
-        return weight / fit.e, np.ones(log.n_contexts, bool)
+        return weight / (_repeats(log) * fit.e), np.ones(log.n_contexts, bool)
     total = np.bincount(log.context_of, weight, log.n_contexts)
     return weight / (total[log.context_of] * fit.e), total > 0
+
+
+def _repeats(log: Log) -> Floats:
+    """Return (n_records,) the weight of all records of the same menu at the same context, where it is more than one.
+
+    A menu is included once, so several answers to it (three judges, say) are averaged.
+    """
+    cell = log.context_of.astype(np.int64) * len(log.menus) + log.menus.of_record
+    place = np.unique(cell, return_inverse=True)[1]
+    return np.maximum(np.bincount(place, log.records.weights)[place], 1.0)
 
 
 def _slopes(fit: NuisanceFit, aggregation: Aggregation, context: Ints, column: Ints) -> tuple[Floats, Floats]:

@@ -8,10 +8,12 @@ from typing import Literal, get_args
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats
+from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
+from nasheval.feedback.links import SEEN
 from nasheval.nuisance.learners import Effort, Features, FoldModels
 from nasheval.payoff.aggregation import Aggregation
+from nasheval.payoff.bridging import Bridge, bridge_of
 from nasheval.payoff.corrected import Strength, learn_correction
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.surfaces import Boosting, Regressor, Surface, fit_pairs, fit_regressors, fit_shared
@@ -47,23 +49,30 @@ class Plugin:
 
 @dataclass(frozen=True, eq=False)
 class PayoffModel:
-    """The estimated game A(x): base surface + strength * learned surface, clipped and made antisymmetric.
+    """The estimated game A(x): base surface + strength per pair * learned surface, clipped and made antisymmetric.
 
     Args:
         agents: names of the K agents.
         form: the second stage that made it.
-        covered: (n_pairs,) pairs that some menu holds; the payoff of the others is not identified and given as 0.
+        status: (n_pairs,) whether each pair was seen, is bridged or unknown (`nasheval.payoff.bridging`).
         plugin: where the surface starts, or None for one that is regressed from scratch.
         surface: what was learned from the pseudo-outcomes, or None.
         strength: how strongly `surface` corrects `plugin` and what that wins; None for other forms.
+        bridge: gives payoffs to the bridged pairs; None: they are 0, as those of unknown pairs.
     """
 
     agents: tuple[str, ...]
     form: SecondStage
-    covered: Bools
+    status: Ints
     plugin: Plugin | None = None
     surface: Surface | None = field(default=None)
     strength: Strength | None = None
+    bridge: Bridge | None = None
+
+    @cached_property
+    def covered(self) -> Bools:
+        """(n_pairs,) the pairs that some menu holds."""
+        return np.asarray(self.status == SEEN)
 
     @property
     def n_agents(self) -> int:
@@ -96,14 +105,17 @@ class PayoffModel:
         """Return what is added to the plug-in payoff of each pair before clipping, (n, n_pairs); 0 without one."""
         if self.plugin is None or self.surface is None or self.strength is None:
             return np.zeros((len(X), len(self.covered)))
-        return np.asarray(self.strength.strength * self.surface.predict(X))
+        return np.asarray(self.strength.of_pairs(len(self.covered)) * self.surface.predict(X))
 
     def _pairs(self, X: Features) -> Floats:
         if self.plugin is None:
             found = np.zeros((len(X), len(self.covered))) if self.surface is None else self.surface.predict(X)
         else:
             found = self.plugin.predict(X) + self.correction(X)
-        return np.clip(found, -1.0, 1.0)
+        payoffs = np.clip(found, -1.0, 1.0)
+        if self.bridge is not None:
+            payoffs[:, self.bridge.pairs] = np.clip(self.bridge.predict(X, payoffs), -1.0, 1.0)
+        return payoffs
 
     @property
     def _width(self) -> int:
@@ -130,7 +142,7 @@ def fit_payoff(
         second_stage: "corrected": the plug-in surface plus what its residuals teach (`nasheval.payoff.corrected`);
             "shared": one regression of Gamma on (x, j, k), Algorithm 1 as printed; "per-pair": one regression of Gamma
             on x a pair, as in the section on the debiased payoff matrix; "none": the plug-in surface alone.
-        strength: of "corrected", from 0 to 1; None chooses it on held-out folds.
+        strength: of "corrected", from 0 to 1, for all pairs; None chooses one per pair on held-out folds.
         boosting: how its trees are boosted; or, for "per-pair", a scikit-learn regressor, of which each pair fits a
             clone.
     """
@@ -138,14 +150,16 @@ def fit_payoff(
         raise InputError(f"second_stage is {second_stage!r}; accepted are {', '.join(map(repr, SECOND_STAGES))}.")
     _check_learner(boosting, second_stage)
     work, fit, aggregation = effort or Effort(), pseudo.fit, pseudo.aggregation
-    named = fit.log.agents, second_stage, aggregation.covered
+    named = fit.log.agents, second_stage, pseudo.status
+    bridge = bridge_of(fit.log, fit.outcome_models, fit.n_folds) if pseudo.unseen == "model" else None
     plugin = Plugin(fit.outcome_models, fit.n_folds, aggregation)
     if second_stage == "none":
-        return PayoffModel(*named, plugin=plugin)
+        return PayoffModel(*named, plugin=plugin, bridge=bridge)
     if isinstance(boosting, Boosting | None) and second_stage == "corrected":
         surface, chosen = learn_correction(pseudo, strength=strength, boosting=boosting, effort=work)
-        return PayoffModel(*named, plugin=plugin, surface=surface, strength=chosen)
-    return PayoffModel(*named, surface=_regressed(pseudo, second_stage, boosting or Boosting(seed=work.seed), work))
+        return PayoffModel(*named, plugin=plugin, surface=surface, strength=chosen, bridge=bridge)
+    surface = _regressed(pseudo, second_stage, boosting or Boosting(seed=work.seed), work)
+    return PayoffModel(*named, surface=surface, bridge=bridge)
 
 
 def _check_learner(boosting: object, form: SecondStage) -> None:

@@ -63,17 +63,18 @@ def measure_stability(
     agents: tuple[str, ...],
     estimate: Floats,
     games: Floats,
+    present: Bools,
     regularizer: Regularizer | None,
     threshold: float,
     confidence: float,
 ) -> Stability:
-    """Solve the estimated game, (K, K), and the drawn ones, (draws, K, K)."""
+    """Solve the estimated game, (K, K), and the drawn ones, (draws, K, K), among the agents that are present, (K,)."""
     from nasheval.game.regularizers import L2
     from nasheval.game.solver import solve
 
     omega = regularizer or L2(1e-3)
-    lottery = solve(np.clip(estimate, -1, 1), regularizer=omega).strategy
-    drawn = solve(games, regularizer=omega).strategy
+    lottery = solve(np.clip(estimate, -1, 1), regularizer=omega, available=present).strategy
+    drawn = solve(games, regularizer=omega, available=present).strategy
     lower, upper = np.quantile(drawn, [(1 - confidence) / 2, (1 + confidence) / 2], axis=0)
     lower, upper = np.minimum(lower, lottery), np.maximum(upper, lottery)
     frequency = (drawn > threshold).mean(axis=0)

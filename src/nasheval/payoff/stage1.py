@@ -6,14 +6,15 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
-from nasheval.arrays import Floats
+from nasheval.arrays import Floats, Ints
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.feedback.base import Log
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Advance, Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.propensity import choose_propensity
-from nasheval.payoff.aggregators import Aggregator
+from nasheval.payoff.aggregation import AnyAggregator, as_asked
+from nasheval.payoff.bridging import Unseen, check_unseen, pair_matrix
 from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
 from nasheval.payoff.second_stage import PayoffModel, SecondStage, fit_payoff
 
@@ -24,7 +25,7 @@ class Stage1:
 
     Args:
         encoder: contexts -> features.
-        nuisances: cross-fitted mu and e; `nuisances.log` is the log.
+        nuisances: cross-fitted mu and e; `nuisances.log` is the log, its ballots cut into pairs where menus are rare.
         pseudo: Gamma of the log.
         payoff: A(x), by the chosen second stage.
     """
@@ -36,8 +37,8 @@ class Stage1:
 
     @property
     def log(self) -> Log:
-        """The log."""
-        return self.nuisances.log
+        """The log as it was given."""
+        return self.nuisances.log.whole
 
     @property
     def agents(self) -> tuple[str, ...]:
@@ -48,6 +49,11 @@ class Stage1:
     def plug_in(self) -> PayoffModel:
         """The plug-in payoff f(mu(x)), without debiasing."""
         return fit_payoff(self.pseudo, "none")
+
+    @cached_property
+    def status(self) -> Ints:
+        """(K, K) whether each pair was seen, is bridged or unknown (`nasheval.payoff.bridging`)."""
+        return pair_matrix(self.payoff.status, len(self.agents))
 
     def features(self, contexts: object) -> Features:
         """Encode n contexts: a DataFrame, records, or the array the log was built with."""
@@ -64,7 +70,8 @@ def fit_stage1(
     outcome: Any = "voters",
     propensity: Any = "auto",
     second_stage: SecondStage = "corrected",
-    aggregator: Aggregator | None = None,
+    aggregator: AnyAggregator = "auto",
+    unseen: Unseen = "model",
     folds: int = 5,
     encoder: ContextEncoder | None = None,
     effort: Effort | None = None,
@@ -74,9 +81,13 @@ def fit_stage1(
     Args:
         outcome: see `choose_outcome`.
         propensity: see `choose_propensity`.
+        aggregator: see `as_asked`.
+        unseen: what to make of pairs that were never compared: "model" (bridged), "tie" or "refuse".
         encoder: of the contexts; None fits one.
     """
     work = effort or Effort()
+    check_unseen(log, unseen)
+    log, aggregator = as_asked(log, aggregator)
     encoder = encoder or ContextEncoder.fit(log.contexts, text=log.text)
     X = Features.of(encoder, log.contexts, n=log.n_contexts)
     nuisances = crossfit(
@@ -87,7 +98,7 @@ def fit_stage1(
         fold=make_folds(log, folds, seed=work.seed),
         effort=_part(work, 0.8),
     )
-    pseudo = pseudo_outcomes(nuisances, aggregator)
+    pseudo = pseudo_outcomes(nuisances, aggregator, unseen=unseen)
     payoff = fit_payoff(pseudo, second_stage, effort=_part(work, 0.2))
     return Stage1(encoder, nuisances, pseudo, payoff)
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nasheval.arrays import Floats, Ints
+from nasheval.payoff.bridging import STATUS_NAMES
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,19 +19,32 @@ _MOST = 30  # rows of a table
 
 
 def pair_table(
-    title: str, agents: tuple[str, ...], estimate: Floats, error: Floats, lower: Floats, upper: Floats, votes: Ints
+    title: str,
+    agents: tuple[str, ...],
+    estimate: Floats,
+    error: Floats,
+    lower: Floats,
+    upper: Floats,
+    votes: Ints,
+    status: Ints,
 ) -> Table:
-    """Draw each pair with the agent that leads first, the clearest pairs first; votes is (n_pairs,), others (K, K)."""
+    """Draw each pair with the agent that leads first, the clearest pairs first.
+
+    Votes and status (`nasheval.payoff.bridging.STATUS_NAMES`) are (n_pairs,), the others (K, K).
+    """
     j, k = np.triu_indices(len(agents), 1)
     ahead = estimate[j, k] >= 0
     first, second = np.where(ahead, j, k), np.where(ahead, k, j)
     order = np.lexsort((-estimate[first, second], -lower[first, second]))
     rows = (
         (agents[first[p]], agents[second[p]],
-         *(f"{values[first[p], second[p]]:+.3f}" for values in (estimate, error, lower, upper)), f"{votes[p]:,}")
+         *(f"{values[first[p], second[p]]:+.3f}" for values in (estimate, error, lower, upper)), f"{votes[p]:,}",
+         STATUS_NAMES[status[p]])
         for p in order
     )  # fmt: skip
-    return listing(title, ("agent", "over"), ("payoff", "error", "lower", "upper", "votes"), rows, len(order))
+    return listing(
+        title, ("agent", "over"), ("payoff", "error", "lower", "upper", "votes", "pair was"), rows, len(order)
+    )
 
 
 def agent_table(title: str, agents: tuple[str, ...], columns: dict[str, Floats], share: Floats) -> Table:

@@ -9,32 +9,35 @@ import pyarrow as pa
 
 from nasheval.arrays import Bools, Floats, n_pairs
 from nasheval.errors import InputError
+from nasheval.feedback.links import SEEN
 from nasheval.game.regularizers import L2, Regularizer
+from nasheval.game.scores import best_of, fit_scores
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.rules import Contextual, PayoffName, check_payoff
-from nasheval.policy.scores import best_of, fit_scores
 
 RIDGE = 1e-4  # the paper's kappa_BT
 
 
-def bt_scores(B: Floats, *, ridge: float = RIDGE) -> Floats:
+def bt_scores(B: Floats, *, ridge: float = RIDGE, seen: Bools | None = None) -> Floats:
     """Return the Bradley-Terry scores (n, K) of margins B (n, K, K) (Eq. syn-bt-projection).
 
     Args:
         ridge: kappa_BT.
+        seen: (K, K) the pairs to fit to, those that were compared; None: all.
     """
     K = B.shape[-1]
     if K == 1:
         return np.zeros(B.shape[:2])
-    share = 1 / n_pairs(K)
-    return fit_scores(B.sum(axis=2) * share, share * (1 - np.eye(K)), ridge=ridge)
+    meetings = (1 - np.eye(K)) / n_pairs(K) * (1 if seen is None else seen)
+    return fit_scores((B * meetings).sum(axis=2), meetings, ridge=ridge)
 
 
 @dataclass(frozen=True)
 class BradleyTerry:
     """The agent of the largest Bradley-Terry score at each context; equal scores by the order of the agents.
 
-    BT-Plug-in and BT-debiased of the paper. Scores are fitted among the agents that are up.
+    BT-Plug-in and BT-debiased of the paper. Scores are fitted among the agents that are up, to the pairs that were
+    compared.
 
     Args:
         payoff: which estimate of A(x) the scores are fitted to: "plug-in" or "debiased".
@@ -50,10 +53,12 @@ class BradleyTerry:
 
     def fit(self, stage1: Stage1) -> Contextual:
         """Return the policy."""
-        return Contextual.of(stage1, self.payoff, self._choose)
+        seen = stage1.status == SEEN
 
-    def _choose(self, B: Floats, up: Bools, contexts: pa.Table) -> Floats:
-        return best_of(bt_scores(B, ridge=self.ridge)).astype(float)
+        def choose(B: Floats, up: Bools, contexts: pa.Table) -> Floats:
+            return best_of(bt_scores(B, ridge=self.ridge, seen=seen[up][:, up])).astype(float)
+
+        return Contextual.of(stage1, self.payoff, choose)
 
 
 @dataclass(frozen=True)
@@ -99,14 +104,16 @@ class RegularizedBT:
 
     def fit(self, stage1: Stage1) -> Contextual:
         """Return the policy."""
-        return Contextual.of(stage1, self.payoff, self._solve)
+        seen = stage1.status == SEEN
 
-    def _solve(self, B: Floats, up: Bools, contexts: pa.Table) -> Floats:
-        from nasheval.game.solver import solve
+        def solved(B: Floats, up: Bools, contexts: pa.Table) -> Floats:
+            from nasheval.game.solver import solve
 
-        s = bt_scores(B, ridge=self.ridge)
-        omega = self.regularizer.among(np.tile(np.flatnonzero(up), (len(B), 1)))
-        return solve(np.tanh((s[:, :, None] - s[:, None, :]) / 2), regularizer=omega).strategy
+            s = bt_scores(B, ridge=self.ridge, seen=seen[up][:, up])
+            omega = self.regularizer.among(np.tile(np.flatnonzero(up), (len(B), 1)))
+            return solve(np.tanh((s[:, :, None] - s[:, None, :]) / 2), regularizer=omega).strategy
+
+        return Contextual.of(stage1, self.payoff, solved)
 
 
 def check_ridge(ridge: float) -> None:

@@ -9,11 +9,12 @@ import pyarrow as pa
 
 from nasheval.arrays import Bools, Floats
 from nasheval.errors import InputError
+from nasheval.feedback.links import SEEN
 from nasheval.game.regularizers import L2
+from nasheval.game.scores import best_of
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.bradley_terry import RIDGE, bt_scores, check_ridge
 from nasheval.policy.rules import Contextual, PayoffName, check_payoff
-from nasheval.policy.scores import best_of
 from nasheval.policy.terms import AnyCosts, Terms
 
 _CELLS = 1 << 20  # numbers in one (rows, K, K) array
@@ -48,8 +49,10 @@ class BudgetedBT:
         agents = stage1.agents
         _require_one(self._costs(agents, stage1.log.contexts), self.budget)
 
+        seen = stage1.status == SEEN
+
         def choose(B: Floats, up: Bools, contexts: pa.Table) -> Floats:
-            s = bt_scores(B, ridge=self.ridge)
+            s = bt_scores(B, ridge=self.ridge, seen=seen[up][:, up])
             rate = (1 + np.tanh((s[:, :, None] - s[:, None, :]) / 2)).mean(axis=2) / 2
             return spend_best(rate, self._costs(agents, contexts)[:, up], self.budget)
 

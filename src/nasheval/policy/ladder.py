@@ -12,9 +12,9 @@ from nasheval.arrays import Bools, Floats, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log
 from nasheval.feedback.partition import Zero
+from nasheval.game.scores import best_of, fit_scores
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.rules import Everywhere
-from nasheval.policy.scores import best_of, fit_scores
 
 ELO = 400 / np.log(10)  # points a unit of log-odds: 400 points are odds of ten to one
 RIDGE = 1e-6  # in votes: far too little to move a rating that votes determine, enough to keep the others finite

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, readonly
+from nasheval.game.scores import best_of
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.rules import Everywhere
-from nasheval.policy.scores import best_of
 
 
 @dataclass(frozen=True)

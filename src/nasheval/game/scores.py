@@ -1,0 +1,97 @@
+"""Bradley-Terry scores of a batch of problems, by Newton's method with a line search."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nasheval.arrays import Bools, Floats
+from nasheval.errors import ConvergenceError
+
+_STEPS = 200
+_HALVINGS = 40
+_CELLS = 1 << 17  # numbers in one (rows, K, K) array: small enough to stay in the processor's cache
+_ALIKE = 1e-9  # scores and margins this close are a tie
+
+
+def fit_scores(lead: Floats, meetings: Floats, *, ridge: float, tolerance: float = 1e-9) -> Floats:
+    """Return the scores s (n, K) of n Bradley-Terry problems, each summing to zero.
+
+    Each minimises sum_{j<k} N_jk log(2 cosh((s_j - s_k) / 2)) - lead . s / 2 + ridge / 2 ||s||^2. With N the votes of a
+    pair and lead the wins less the losses of an agent this is the likelihood of a ladder; with N = 1 / (K choose 2) and
+    lead the row sums of B(x) times N it is Eq. syn-bt-projection, in which B enters by its row sums alone.
+
+    Args:
+        lead: (n, K), rows sum to zero.
+        meetings: (K, K) N, symmetric, zero on the diagonal; the same in every problem.
+        ridge: above 0, so that there is exactly one minimum whoever met whom.
+        tolerance: the largest |gradient| at which a problem is solved.
+    """
+    n, K = lead.shape
+    step = max(1, _CELLS // (K * K))
+    parts = [_solved(lead[i : i + step], meetings, ridge, tolerance) for i in range(0, n, step)]
+    return np.concatenate(parts) if parts else np.empty((0, K))
+
+
+def _solved(lead: Floats, meetings: Floats, ridge: float, tolerance: float) -> Floats:
+    found, rows = np.empty_like(lead), np.arange(len(lead))
+    s = np.zeros_like(lead)
+    slope = _gradient(s, lead, meetings, ridge)
+    for _ in range(_STEPS):
+        far = np.abs(slope).max(axis=1) > tolerance
+        found[rows[~far]] = s[~far]
+        rows, s, slope, lead = rows[far], s[far], slope[far], lead[far]
+        if not len(rows):
+            return found
+        step = -np.linalg.solve(score_hessian(s, meetings, ridge), slope[:, :, None])[:, :, 0]
+        s, slope = _searched(s, step, slope, lead, meetings, ridge)
+    raise ConvergenceError(
+        f"Bradley-Terry scores did not settle within {_STEPS} Newton steps: the gradient is still "
+        f"{np.abs(slope).max():.2g}. A larger ridge helps; please report it."
+    )
+
+
+def _searched(
+    s: Floats, step: Floats, slope: Floats, lead: Floats, meetings: Floats, ridge: float
+) -> tuple[Floats, Floats]:
+    """Return the points and gradients after steps halved until each makes its gradient shorter.
+
+    A Newton step goes downhill in the length of the gradient too, which spares computing the objective.
+    """
+    size, share = np.linalg.norm(slope, axis=1), 1.0
+    left, there, found = np.arange(len(s)), s.copy(), slope.copy()
+    for _ in range(_HALVINGS):
+        there[left] = s[left] + share * step[left]
+        found[left] = _gradient(there[left], lead[left], meetings, ridge)
+        left = left[np.linalg.norm(found[left], axis=1) > (1 - 1e-4 * share) * size[left]]
+        if not len(left):
+            break
+        share /= 2
+    return there, found
+
+
+def _gradient(s: Floats, lead: Floats, meetings: Floats, ridge: float) -> Floats:
+    return np.asarray((np.einsum("njk,jk->nj", _tanh(s), meetings) - lead) / 2 + ridge * s)
+
+
+def score_hessian(s: Floats, meetings: Floats, ridge: float, *, least: float = 0.0) -> Floats:
+    """Return the Hessians, (n, K, K), made definite along (1, ..., 1), where only the ridge bends the objective.
+
+    Args:
+        least: 1 - margin^2 of a pair counts as no less than this.
+    """
+    K = s.shape[1]
+    hessian = -np.maximum(1 - _tanh(s) ** 2, least) * (meetings / 4)
+    diagonal = -hessian.sum(axis=2)
+    hessian += (diagonal.mean(axis=1) / K)[:, None, None]  # the scores sum to zero at every step: this changes nothing
+    hessian[:, np.arange(K), np.arange(K)] += diagonal + ridge
+    return np.asarray(hessian)
+
+
+def _tanh(s: Floats) -> Floats:
+    return np.asarray(np.tanh((s[:, :, None] - s[:, None, :]) / 2))
+
+
+def best_of(values: Floats) -> Bools:
+    """Return (n, K) which agent has the largest value in each row; of those within 1e-9 of it, the first."""
+    near = values >= values.max(axis=1, keepdims=True) - _ALIKE
+    return np.asarray(np.arange(values.shape[1]) == near.argmax(axis=1)[:, None])

@@ -1,0 +1,245 @@
+"""Payoffs of pairs that were never compared, bridged through pairs that were.
+
+A pair is *seen* (compared at least once), *bridged* (never compared, but connected through others) or *unknown*
+(nothing connects the two agents); in a group of contexts, *elsewhere* says that it was seen, but not in that group.
+
+The payoff of a bridged pair is what the outcome model says of it. Latent voters have utilities, which say something of
+every pair (`VoterBridge`). Other models know seen pairs only; there Bradley-Terry scores are fitted at each context to
+the payoffs of the seen pairs, weighted by their votes (`ScoreBridge`).
+
+For means over groups the bridge is a functional of the seen margins: g_jk(A) = tanh((s_j - s_k) / 2) with the scores
+s(A) at each context. Its pseudo-outcome is g(mu) plus the slope of g times the corrections of the seen pairs, so that
+its interval is that of the seen margins by the delta method. It speaks of the bridge: votes on a star do not tell
+whether voters really are of one mind. What any transitive voters allow is `allowed_by_transitivity`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Literal, Protocol, get_args
+
+import numpy as np
+
+from nasheval.arrays import Bools, Floats, Ints
+from nasheval.errors import InputError
+from nasheval.feedback.base import Log
+from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN, pair_status
+from nasheval.game.scores import fit_scores, score_hessian
+from nasheval.nuisance.learners import Features, FoldModels
+
+if TYPE_CHECKING:
+    from nasheval.nuisance.voters import VoterModels
+    from nasheval.nuisance.voters_probes import Probes
+
+Unseen = Literal["model", "tie", "refuse"]
+UNSEEN: tuple[Unseen, ...] = get_args(Unseen)
+ELSEWHERE = 3  # in a group of contexts: seen, but not here
+STATUS_NAMES = ("seen", "bridged", "unknown", "elsewhere")
+
+_LARGEST = 0.998  # margins beyond it bridge as this one: scores stay finite
+_LEAST = 0.05  # 1 - margin^2 that slopes of the bridge are taken at; below, a vote would count for twenty and more
+_RIDGE = 1e-6  # of the scores, in votes of the rarest pair
+
+
+class Bridge(Protocol):
+    """Gives payoffs to pairs that were never compared."""
+
+    @property
+    def pairs(self) -> Ints:
+        """(b,) the bridged pairs, numbered by `pair_index`."""
+        ...
+
+    def predict(self, X: Features, payoffs: Floats) -> Floats:
+        """Return (n, b) payoffs of the bridged pairs, given those of all pairs, (n, n_pairs), at n contexts."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class VoterBridge:
+    """What latent voters would say of the bridged pairs, the mean over the folds' models."""
+
+    pairs: Ints
+    models: VoterModels
+    probes: Probes
+    n_folds: int
+
+    def predict(self, X: Features, payoffs: Floats) -> Floats:
+        """Return (n, b) payoffs."""
+        answers = [self.models.answers(X, fold, self.probes) for fold in range(self.n_folds)]
+        return np.asarray(sum(answer.astype(np.float64) for answer in answers) / self.n_folds)
+
+
+@dataclass(frozen=True, eq=False)
+class ScoreBridge:
+    """Bradley-Terry scores at each context, fitted to the payoffs of the seen pairs.
+
+    Args:
+        pairs: (b,) the bridged pairs.
+        meetings: (K, K) votes of each seen pair, the largest being 1.
+    """
+
+    pairs: Ints
+    meetings: Floats
+
+    def predict(self, X: Features, payoffs: Floats) -> Floats:
+        """Return (n, b) payoffs."""
+        return self.at(payoffs).values
+
+    def at(self, payoffs: Floats) -> Tangent:
+        """Return the bridge at payoffs (n, n_pairs), with its slope in them."""
+        margins = np.clip(payoffs, -_LARGEST, _LARGEST)
+        scores = fit_scores(self._lead(margins), self.meetings, ridge=self.ridge)
+        return Tangent(self, scores)
+
+    def _lead(self, margins: Floats) -> Floats:
+        """Return (n, K) the sum over seen pairs of votes times margin of each agent, given (n, n_pairs)."""
+        K = len(self.meetings)
+        j, k = np.triu_indices(K, 1)
+        weighted = margins * self.meetings[j, k]
+        lead = np.zeros((len(margins), K))
+        for agent in range(K):
+            lead[:, agent] = weighted[:, j == agent].sum(axis=1) - weighted[:, k == agent].sum(axis=1)
+        return lead
+
+    @property
+    def ridge(self) -> float:
+        """The ridge of the scores: it decides nothing that votes decide."""
+        return _RIDGE * float(self.meetings[self.meetings > 0].min(initial=1.0))
+
+    @cached_property
+    def ends(self) -> tuple[Ints, Ints]:
+        """(b,) each the two agents of the bridged pairs."""
+        j, k = np.triu_indices(len(self.meetings), 1)
+        return j[self.pairs], k[self.pairs]
+
+
+@dataclass(frozen=True, eq=False)
+class Tangent:
+    """A bridge at n contexts: its values, and what small changes of the seen margins do to them.
+
+    Args:
+        bridge: the bridge.
+        scores: (n, K) the scores there.
+    """
+
+    bridge: ScoreBridge
+    scores: Floats
+
+    @cached_property
+    def values(self) -> Floats:
+        """(n, b) payoffs of the bridged pairs."""
+        j, k = self.bridge.ends
+        return np.asarray(np.tanh((self.scores[:, j] - self.scores[:, k]) / 2))
+
+    @cached_property
+    def _inverse(self) -> Floats:
+        return np.linalg.inv(score_hessian(self.scores, self.bridge.meetings, self.bridge.ridge, least=_LEAST))
+
+    def moved(self, rows: Ints, changes: Floats) -> Floats:
+        """Return (m, b) how bridged payoffs at contexts rows[i] change, given changes of all payoffs, (m, n_pairs)."""
+        j, k = self.bridge.ends
+        step = np.einsum("mjk,mk->mj", self._inverse[rows], self.bridge._lead(changes) / 2)
+        slope = np.maximum(1 - self.values[rows] ** 2, 0.0) / 2
+        return np.asarray(slope * (step[:, j] - step[:, k]))
+
+
+# -- making one -------------------------------------------------------------------------------------------------------
+
+
+def status_of(log: Log) -> Ints:
+    """Return (n_pairs,) whether each pair of a log is seen, bridged or unknown."""
+    status = pair_status(log.pair_counts.votes)
+    return np.asarray(status[np.triu_indices(log.n_agents, 1)], np.int8)
+
+
+def check_unseen(log: Log, unseen: Unseen) -> None:
+    """Raise for a choice that is none, and for unseen pairs where these are refused."""
+    if unseen not in UNSEEN:
+        raise InputError(f"unseen is {unseen!r}; accepted are {', '.join(map(repr, UNSEEN))}.")
+    missing = np.flatnonzero(status_of(log) != SEEN)
+    if unseen == "refuse" and len(missing):
+        raise InputError(
+            f"unseen is 'refuse', and {_named(log.agents, missing)} were never compared; collect votes on them, "
+            "leave agents out (keep_agents), or use unseen='model' (bridged by the outcome model) or 'tie'."
+        )
+
+
+def score_bridge(log: Log) -> ScoreBridge | None:
+    """Return the bridge of a log's unseen pairs by Bradley-Terry scores; None where nothing is to be bridged."""
+    pairs, votes = np.flatnonzero(status_of(log) == BRIDGED), log.pair_counts.votes
+    return ScoreBridge(pairs, votes / max(int(votes.max(initial=0)), 1)) if len(pairs) else None
+
+
+def bridge_of(log: Log, models: FoldModels, n_folds: int) -> Bridge | None:
+    """Return what gives payoffs to a log's bridged pairs: the voters' utilities where the outcome model has them."""
+    from nasheval.nuisance.voters import VoterModels
+    from nasheval.nuisance.voters_probes import bridge_probes
+
+    scores = score_bridge(log)
+    if scores is None or not isinstance(models, VoterModels):
+        return scores
+    return VoterBridge(scores.pairs, models, bridge_probes(log, list(models.questions), scores.pairs), n_folds)
+
+
+def unseen_notes(agents: tuple[str, ...], status: Ints, unseen: Unseen) -> list[str]:
+    """Say what stands behind the payoffs of pairs that were never compared; the one text on it of fit and report.
+
+    Args:
+        status: (n_pairs,) whether each pair is seen, bridged or unknown.
+        unseen: what was made of them.
+    """
+    bridged, unknown = (_named(agents, np.flatnonzero(status == code)) for code in (BRIDGED, UNKNOWN))
+    notes = []
+    if bridged:
+        how = "bridged through others by the outcome model, and marked" if unseen == "model" else "given as 0, a tie"
+        notes.append(f"Payoffs of pairs never compared are {how}: {bridged}.")
+    if unknown:
+        notes.append(
+            f"Nothing connects some pairs, so that both sides stay among the winners: no vote tells which is better. "
+            f"They are given as 0: {unknown}."
+        )
+    return notes
+
+
+def _named(agents: tuple[str, ...], pairs: Ints) -> str:
+    """Return how many pairs, and the first three by name; nothing where there are none."""
+    j, k = np.triu_indices(len(agents), 1)
+    names = ", ".join(f"{agents[j[p]]} and {agents[k[p]]}" for p in pairs[:3])
+    return f"{len(pairs):,} pair{'s' if len(pairs) > 1 else ''} (such as {names})" if len(pairs) else ""
+
+
+# -- what else is known of unseen pairs -------------------------------------------------------------------------------
+
+
+def allowed_by_transitivity(margin: Floats, seen: Bools) -> tuple[Floats, Floats]:
+    """Return (K, K) bounds on every margin that hold whatever transitive voters gave the seen ones.
+
+    For margins a_j and a_k against a common third these are a_j - a_k - 1 and a_j - a_k + 1, within [-1, 1]; through
+    several agents each step costs one more: the lower bound is 1 less the shortest path of lengths 1 - margin.
+
+    Args:
+        margin: (K, K) margins, antisymmetric.
+        seen: (K, K) which of them are known.
+    """
+    shortest = np.where(seen, 1.0 - margin, np.inf)  # scipy's shortest_path takes lengths near 0 for missing edges
+    for middle in range(len(shortest)):
+        np.minimum(shortest, shortest[:, middle, None] + shortest[None, middle, :], out=shortest)
+    lower = np.maximum(1.0 - shortest, -1.0)
+    np.fill_diagonal(lower, 0.0)
+    return lower, -lower.T
+
+
+def weakest_link(strength: Floats) -> Floats:
+    """Return (K, K) the largest, over paths, of the least strength along the path, given strengths (K, K)."""
+    widest = strength.copy()
+    for middle in range(len(widest)):
+        np.maximum(widest, np.minimum(widest[:, middle, None], widest[None, middle, :]), out=widest)
+    return widest
+
+
+def pair_matrix(pairs: Floats, n_agents: int) -> Floats:
+    """Return the symmetric (K, K) matrix of numbers of pairs, (n_pairs,)."""
+    matrix, (j, k) = np.zeros((n_agents, n_agents), pairs.dtype), np.triu_indices(n_agents, 1)
+    matrix[j, k] = matrix[k, j] = pairs
+    return matrix

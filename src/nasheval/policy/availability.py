@@ -1,0 +1,87 @@
+"""Candidates that depend on the context: only agents that were seen at a value of a column may win there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nasheval.arrays import Bools, Floats
+from nasheval.contexts.table import as_table
+from nasheval.errors import InputError
+from nasheval.feedback.base import Log, column_list
+from nasheval.policy.base import Policy, those_up
+
+_MOST_VALUES = 500
+
+
+@dataclass(frozen=True, eq=False)
+class AmongAvailable:
+    """A policy played, at each context, among the agents that the log shows at that value of a column.
+
+    Contexts of a value that the log does not have, or of none, leave all agents in.
+
+    Args:
+        policy: the policy.
+        column: the context column.
+        seen: for each value, as text, (K,) the agents seen there.
+    """
+
+    policy: Policy
+    column: str
+    seen: dict[str | None, Bools]
+
+    @property
+    def agents(self) -> tuple[str, ...]:
+        """Names of the K agents."""
+        return self.policy.agents
+
+    def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
+        """Return (n, K) lotteries; `agents` are those that are up, and the game is played among those seen there."""
+        up, table = those_up(self.agents, agents), as_table(contexts)
+        lotteries = np.zeros((table.num_rows, len(up)))
+        for value, rows in _rows_by_value(table, self.column):
+            here = self.seen.get(value, np.ones(len(up), bool)) & up
+            if not here.any():
+                raise InputError(
+                    f"None of the agents that are up was seen where {self.column} is {value}; seen there: "
+                    f"{', '.join(np.array(self.agents)[self.seen[value]])}. Add one of those, or leave agents= out."
+                )
+            names = [agent for agent, there in zip(self.agents, here, strict=True) if there]
+            lotteries[rows] = self.policy.predict_proba(table.take(pa.array(rows)), agents=names)
+        return lotteries
+
+
+def among_available(policy: Policy, log: Log, column: str | None) -> Policy:
+    """Return a policy restricted to agents seen at each value of a column of the log; None: the policy as it is."""
+    if column is None:
+        return policy
+    if column not in log.contexts.column_names:
+        raise InputError(f"availability is {column!r}, no context column; this log has {column_list(log.contexts)}.")
+    seen: dict[str | None, Bools] = {}
+    shown = np.zeros((log.n_contexts, log.n_agents), bool)
+    shown[np.repeat(log.context_of, log.records.sizes), log.records.agent] = True
+    for value, rows in _rows_by_value(log.contexts, column):
+        here = np.asarray(shown[rows].any(axis=0))
+        if here.any():
+            seen[value] = here
+    if len(seen) > _MOST_VALUES:
+        raise InputError(
+            f"availability is {column!r}, which has {len(seen):,} values; accepted is a column of at most "
+            f"{_MOST_VALUES}: a language, a release, a quarter."
+        )
+    return AmongAvailable(policy, column, seen)
+
+
+def _rows_by_value(table: pa.Table, column: str) -> list[tuple[str | None, Floats]]:
+    """Return the rows of each value of a column, as text; None for missing ones."""
+    if column not in table.column_names:
+        raise InputError(
+            f"The contexts lack the column {column!r}, which says who is available; they have {column_list(table)}."
+        )
+    values = pc.dictionary_encode(pc.cast(table[column], "string").combine_chunks(), null_encoding="encode")
+    code, names = np.asarray(values.indices), values.dictionary.to_pylist()
+    return [(name, np.flatnonzero(code == number)) for number, name in enumerate(names)]
