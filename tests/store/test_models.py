@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,20 @@ from nasheval.nuisance.tuning import TunedModels, TunedTrees
 from nasheval.payoff.aggregators import Cubic, Weighted
 from nasheval.policy.learned import LearnedEquilibria
 
-from .small import BOTH, LEARNED, TREES, VOTERS, WORLD, answers, fitted, manifest, mixed_log, paper_log
+from .small import (
+    BOTH,
+    LEARNED,
+    TREES,
+    VOTERS,
+    WORLD,
+    answers,
+    fitted,
+    manifest,
+    mixed_log,
+    paper_log,
+    refused,
+    set_told,
+)
 
 COSTS = {"a0": 1.0, "a1": 2.0, "a2": 0.5, "a3": 1.5, "a4": 3.0}
 PAPER = {
@@ -192,6 +206,60 @@ def test_a_log_without_context_columns_comes_back(tmp_path, outcome, stage):
     assert again.leaderboard().equals(model.leaderboard())
     np.testing.assert_array_equal(again.predict_proba(here), model.predict_proba(here))
     np.testing.assert_array_equal(again.payoff(here), model.payoff(here))
+
+
+# -- strengths of the correction --------------------------------------------------------------------------------------
+
+STRENGTH = "stage1/payoff/strength"
+
+
+@pytest.fixture
+def corrected(tmp_path):
+    """A saved model whose ten pairs have strengths of their own."""
+    model = fitted(paper_log(n=300), outcome=Intercept(), second_stage="corrected")
+    assert model.stage1_.payoff.surface is not None
+    strength = replace(model.stage1_.payoff.strength, strength=0.4, per_pair=(0.0, 0.25, *[0.75] * 8))
+    model.stage1_ = replace(model.stage1_, payoff=replace(model.stage1_.payoff, strength=strength))
+    model.save(tmp_path / "model")
+    return model, tmp_path / "model"
+
+
+def test_strengths_of_pairs_come_back(corrected, X):
+    model, folder = corrected
+    again = load(folder)
+    assert again.stage1_.payoff.strength == model.stage1_.payoff.strength
+    features = again.stage1_.features(X)
+    moved = again.stage1_.payoff.correction(features)
+    np.testing.assert_array_equal(moved, model.stage1_.payoff.correction(features))
+    assert not moved[:, 0].any()
+    assert moved[:, 1:].any()
+
+
+def test_a_model_saved_before_pairs_had_strengths_has_the_common_one(corrected, X):
+    model, folder = corrected
+    for name in ("per_pair", "pairs_gain", "pairs_gain_error"):
+        set_told(f"{STRENGTH}/{name}", ...)(folder)
+    again = load(folder).stage1_
+    surface = model.stage1_.payoff.surface.predict(again.features(X))
+    np.testing.assert_array_equal(again.payoff.correction(again.features(X)), 0.4 * surface)
+
+
+@pytest.mark.parametrize(
+    ("per_pair", "words"),
+    [
+        ({"is": "tuple", "items": [0.5] * 9}, "one number per pair"),
+        ([0.5] * 10, "one number per pair"),
+        (0.5, "one number per pair"),
+        ({"is": "tuple", "items": [1.5] + [0.5] * 9}, "no share from 0 to 1"),
+        ({"is": "tuple", "items": ["1"] + [0.5] * 9}, "no share from 0 to 1"),
+        ({"is": "tuple", "items": [{"is": "float", "value": "nan"}] * 10}, "no share from 0 to 1"),
+        ({"is": "tuple", "items": [0.0] * 10}, "surface"),
+    ],
+    ids=["too few", "a list", "a number", "above one", "text", "not a number", "all zero with a surface"],
+)
+def test_strengths_that_cannot_be_are_refused(corrected, per_pair, words):
+    set_told(f"{STRENGTH}/per_pair", per_pair)(corrected[1])
+    refused(corrected[1], words)
 
 
 # -- what cannot be saved ---------------------------------------------------------------------------------------------

@@ -3,10 +3,12 @@
 Its context columns and records are those of `Feedback.to_arrow`; beside them, for each context,
 
     _fold         its fold
-    _propensity   out-of-fold e of each record, before the floor
+    _propensity   out-of-fold e of each record, before the floor; of each pair of a ballot where ballots were cut
     _mu           out-of-fold mu at each pair verdict
     _voter        who gave each record, as a number: names of voters are not kept
     _vector       what its text was embedded as
+    _raised       menus whose propensity lay below its floor there, where some did
+    _raised_by    by what share of the floor
 
 Texts are tags (`texts.tagged`) unless they were to be kept.
 """
@@ -22,6 +24,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from scipy.sparse import csr_array
 
 from nasheval.arrays import Array, Floats, Ints, offsets_of
 from nasheval.errors import InputError
@@ -33,7 +36,8 @@ from nasheval.store.texts import tagged
 
 EVIDENCE = "evidence.parquet"
 _FOLD, _PROPENSITY, _MU, _VOTER, _VECTOR = "_fold", "_propensity", "_mu", "_voter", "_vector"
-_OURS = (_FOLD, _PROPENSITY, _MU, _VOTER, _VECTOR)
+_RAISED, _RAISED_BY = "_raised", "_raised_by"
+_OURS = (_FOLD, _PROPENSITY, _MU, _VOTER, _VECTOR, _RAISED, _RAISED_BY)
 _MANY, _RATIO = 1 << 24, 1 << 10  # values beyond which a file must have a byte for so many of them
 _SLACK = 1e-6  # rounding that may take a sum of probabilities above one
 
@@ -45,9 +49,10 @@ class Evidence:
     Args:
         log: the log; its voters are numbers, and its texts tags unless they were kept.
         fold: (n_contexts,) the fold of each context.
-        propensity: (n_records,) out-of-fold e of each record, before the floor.
+        propensity: (n_records,) out-of-fold e of each record, before the floor; (n_verdicts,) where ballots were cut.
         mu: (n_verdicts,) out-of-fold mu at every pair verdict.
         vectors: (n_contexts, dim) what the texts were embedded as; None without texts.
+        clipped: (n_contexts, menus) as `NuisanceFit.clipped`, a row per context; None where nothing was raised.
     """
 
     log: Feedback
@@ -55,6 +60,7 @@ class Evidence:
     propensity: Floats
     mu: Floats
     vectors: Floats | None
+    clipped: csr_array | None = None
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -67,25 +73,35 @@ def evidence_bytes(fit: NuisanceFit, *, dim: int, tag: bool) -> bytes:
         dim: features of the text, the last ones of `fit.X`.
         tag: whether to put tags in the place of texts.
     """
-    log = fit.log
+    log = fit.log.whole
     taken = sorted(set(_OURS) & set(log.contexts.column_names))
     if taken:
         raise InputError(f"A context column is called {taken[0]!r}, a name that saved models use; rename it and fit.")
     table = arrow.to_arrow(_without_names(log, tag))
     records, verdicts = np.diff(log.context_offsets), _verdicts(log)
     columns = {_FOLD: pa.array(fit.fold, pa.int16())}
-    columns[_PROPENSITY] = _lists(records, np.asarray(fit.raw_propensity, np.float64))
+    columns[_PROPENSITY] = _lists(np.diff(fit.log.context_offsets), np.asarray(fit.raw_propensity, np.float64))
     columns[_MU] = _lists(verdicts, np.asarray(fit.mu, np.float64))
     if log.records.voter is not None:
         columns[_VOTER] = _lists(records, np.asarray(log.records.voter, np.int32))
     if dim:
         vectors = np.ascontiguousarray(fit.X.trees[:, -dim:], np.float32)
         columns[_VECTOR] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
+    if fit.clipped.nnz:
+        columns |= _raised(fit)
     for name, column in columns.items():
         table = table.append_column(name, column)
     sink = pa.BufferOutputStream()
     pq.write_table(table, sink, compression="zstd", write_page_checksum=True)
     return bytes(sink.getvalue().to_pybytes())
+
+
+def _raised(fit: NuisanceFit) -> dict[str, pa.Array]:
+    """Return the menus of each context whose propensity lay below its floor, and by how much."""
+    sizes = np.zeros(fit.log.n_contexts, np.int64)
+    sizes[fit.looked_at] = np.diff(fit.clipped.indptr)
+    menu, share = fit.clipped.indices.astype(np.int32), fit.clipped.data.astype(np.float64)
+    return {_RAISED: _lists(sizes, menu), _RAISED_BY: _lists(sizes, share)}
 
 
 def _without_names(log: Log, tag: bool) -> Log:
@@ -109,16 +125,18 @@ def _lists(sizes: Ints, values: Array) -> pa.Array:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def evidence_of(raw: bytes, *, n_contexts: int, n_voters: int | None, dim: int) -> Evidence:
+def evidence_of(raw: bytes, *, n_contexts: int, n_voters: int | None, dim: int, cut: bool = False) -> Evidence:
     """Return what `evidence_bytes` wrote; raises a ValueError for anything else.
 
     Args:
+        cut: whether ballots were cut into pairs.
         n_voters: how many voters there are, or None where the log names none.
         dim: features of the text.
     """
     table = _table(raw, n_contexts)
     own = {name: table[name].combine_chunks() for name in _OURS if name in table.column_names}
     wanted = {_FOLD, _PROPENSITY, _MU} | ({_VOTER} if n_voters is not None else set()) | ({_VECTOR} if dim else set())
+    wanted |= {_RAISED, _RAISED_BY} if _RAISED in own else set()
     if set(own) != wanted:
         odd = sorted(set(own) ^ wanted)[0]
         raise ValueError(f"the column {odd!r} is {'there' if odd in own else 'not there'}, unlike manifest.json says")
@@ -128,7 +146,8 @@ def evidence_of(raw: bytes, *, n_contexts: int, n_voters: int | None, dim: int) 
         voter = _within(_VOTER, _flat(_VOTER, own[_VOTER], records, pa.types.is_int32), -1, n_voters - 1)
         names = pa.array([str(number) for number in range(n_voters)], pa.string())
         log = replace(log, records=log.records.replace(voter=voter), voters=names)
-    propensity = _flat(_PROPENSITY, own[_PROPENSITY], records, pa.types.is_float64)
+    asked = _verdicts(log) if cut else records
+    propensity = _flat(_PROPENSITY, own[_PROPENSITY], asked, pa.types.is_float64)
     mu = _flat(_MU, own[_MU], _verdicts(log), pa.types.is_float64)
     return Evidence(
         log=log,
@@ -136,6 +155,7 @@ def evidence_of(raw: bytes, *, n_contexts: int, n_voters: int | None, dim: int) 
         propensity=_within(_PROPENSITY, propensity, 0.0, 1.0 + _SLACK),
         mu=_within(_MU, mu, -1.0 - _SLACK, 1.0 + _SLACK),
         vectors=_vectors(own[_VECTOR], dim) if dim else None,
+        clipped=_clipped(own[_RAISED], own[_RAISED_BY]) if _RAISED in own else None,
     )
 
 
@@ -165,6 +185,14 @@ def _flat(name: str, column: pa.Array, sizes: Ints, kind: Callable[[pa.DataType]
     if flat.null_count:
         raise ValueError(f"the column {name!r} holds a null")
     return np.asarray(flat)
+
+
+def _clipped(raised: pa.Array, by: pa.Array) -> csr_array:
+    """Return (n_contexts, menus) by what share of its floor each propensity lay below it."""
+    sizes = np.asarray(pc.fill_null(pc.list_value_length(raised), 0))
+    menu = _within(_RAISED, _flat(_RAISED, raised, sizes, pa.types.is_int32), 0, _MANY)
+    share = _within(_RAISED_BY, _flat(_RAISED_BY, by, sizes, pa.types.is_float64), 0.0, 1.0)
+    return csr_array((share, menu, offsets_of(sizes)), shape=(len(sizes), int(menu.max(initial=-1)) + 1))
 
 
 def _folds(column: pa.Array) -> Ints:

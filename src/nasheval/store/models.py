@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from scipy.sparse import csr_array
 
 from nasheval.arrays import readonly
 from nasheval.contexts.encoder import ContextEncoder
@@ -34,8 +35,12 @@ from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.learners import Features
 from nasheval.nuisance.propensity import KnownModels
+from nasheval.payoff.aggregation import as_asked
+from nasheval.payoff.aggregators import AsAsked
+from nasheval.payoff.bridging import UNSEEN
 from nasheval.payoff.pseudo import pseudo_outcomes
 from nasheval.payoff.stage1 import Stage1
+from nasheval.policy.availability import AmongAvailable, among_available
 from nasheval.policy.base import Policy
 from nasheval.store.evidence import EVIDENCE, Evidence, evidence_bytes, evidence_of, fingerprint
 from nasheval.store.folder import MANIFEST, Files, check_target, open_folder, reading, write_folder
@@ -44,6 +49,7 @@ from nasheval.store.outcomes import Frame, pack_outcome, unpack_outcome
 from nasheval.store.payoffs import pack_payoff, unpack_payoff
 from nasheval.store.plain import decode, encode, unsavable
 from nasheval.store.policies import pack_policy, unpack_policy
+from nasheval.store.propensities import pack_propensity, unpack_propensity
 from nasheval.store.texts import remembering
 
 ENCODER = "encoder.json"
@@ -91,7 +97,8 @@ def save(model: Fitted, path: str | PathLike[str], *, overwrite: bool = False, k
     check_target(Path(path).resolve(), overwrite)  # before the work, not after it
     parameters = {name: encode(value, name) for name, value in model.get_params(deep=False).items()}
     told, files = pack_stage1(model.stage1_, keep_text=keep_text)
-    policy, more = pack_policy(model.policy_)
+    inner = model.policy_.policy if isinstance(model.policy_, AmongAvailable) else model.policy_
+    policy, more = pack_policy(inner)
     write_folder(path, {**told, "parameters": parameters, "policy": policy}, {**files, **more}, overwrite=overwrite)
 
 
@@ -103,10 +110,12 @@ def load(path: str | PathLike[str], make: Callable[..., _Made]) -> _Made:
     """
     told, files = open_folder(path)
     with reading(files.path(MANIFEST)):
-        parameters = {name: decode(value) for name, value in told["parameters"].items()}
+        parameters = {"unseen": "tie"}  # that of models saved before pairs were bridged
+        parameters |= {name: decode(value) for name, value in told["parameters"].items()}
         model: Any = make(**parameters)
         stage1 = unpack_stage1(told, files, _jobs(parameters.get("n_jobs")))
-        model.stage1_, model.policy_ = stage1, unpack_policy(told["policy"], files, stage1)
+        policy = unpack_policy(told["policy"], files, stage1)
+        model.stage1_, model.policy_ = stage1, among_available(policy, stage1.log, parameters.get("availability"))
         files.finish()
     model.agents_ = stage1.agents
     model.feature_names_in_ = np.array(told["features"], dtype=object)
@@ -138,7 +147,8 @@ def pack_stage1(stage1: Stage1, *, keep_text: bool = False) -> tuple[dict[str, A
     tag = log.text is not None and not keep_text and (saved is None or saved.text_kept)
     files[EVIDENCE] = evidence_bytes(fit, dim=text.dim if text else 0, tag=tag)
     aggregator = encode(stage1.pseudo.aggregation.aggregator, "aggregator")
-    told = {"folds": fit.n_folds, "floor": float(fit.floor), "aggregator": aggregator}
+    told = {"folds": fit.n_folds, "propensity": pack_propensity(fit), "aggregator": aggregator}
+    told["unseen"] = stage1.pseudo.unseen
     data = {
         "fingerprint": saved.fingerprint if saved else fingerprint(log),
         "contexts": log.n_contexts, "records": log.n_records, "menus": len(log.menus),
@@ -157,7 +167,7 @@ def _is_published(model: str) -> bool:
 
 def _metrics(fit: NuisanceFit) -> dict[str, Any]:
     """Return what the nuisances are worth, for a reader of the manifest; JSON values."""
-    known = _with_mu(replace(fit, propensity_models=KnownModels(fit.raw_propensity)), fit.mu)
+    known = _with_mu(replace(fit, propensity_models=KnownModels(fit.raw_propensity, fit.is_known)), fit.mu)
     told = NuisanceDiagnostics.of(known).to_dict()
     return {name: told[name] for name in _METRICS}
 
@@ -171,21 +181,38 @@ def _with_mu(fit: NuisanceFit, mu: Any) -> NuisanceFit:
 def unpack_stage1(told: dict[str, Any], files: Files, n_jobs: int = 1) -> SavedStage1:
     """Return the Stage 1 of a checked manifest and its files; a ValueError or ModelFileError for what is no Stage 1."""
     data, stage = told["data"], told["stage1"]
-    fields(stage, "'stage1'", {"folds": int, "floor": float, "aggregator": dict, "outcome": dict, "payoff": dict})
+    stage.setdefault("unseen", "tie")  # models saved before pairs were bridged
+    older: dict[str, type] = {"floor": float} if "floor" in stage else {"propensity": dict}
+    wanted = {"folds": int, **older, "aggregator": dict, "outcome": dict, "payoff": dict, "unseen": str}
+    fields(stage, "'stage1'", wanted)
+    if stage["unseen"] not in UNSEEN:
+        raise ValueError(f"'unseen' is {stage['unseen']!r:.40}")
+    aggregator = decode(stage["aggregator"])
     encoder = _encoder(files, data["text"])
-    found = _evidence(files, data, encoder.text_encoder.dim if encoder.text_encoder else 0)
+    cut = isinstance(aggregator, AsAsked)
+    found = _evidence(files, data, encoder.text_encoder.dim if encoder.text_encoder else 0, cut)
     _require_same(told, found, stage["folds"])
     if found.vectors is not None:
         encoder = remembering(encoder, found.log.contexts[data["text"]], found.vectors)
     with reading(files.path(EVIDENCE)):
         X = Features.of(encoder, found.log.contexts, n=found.log.n_contexts)
-    outcome = unpack_outcome(stage["outcome"], files, Frame(found.log, X, stage["folds"], n_jobs))
-    if not 0 < stage["floor"] <= 1:
-        raise ValueError(f"'floor' is {stage['floor']}")
-    fit = NuisanceFit(found.log, X, found.fold, outcome, KnownModels(found.propensity), stage["floor"])
-    pseudo = pseudo_outcomes(_with_mu(fit, found.mu), decode(stage["aggregator"]))
+    log, _ = as_asked(found.log, aggregator)
+    outcome = unpack_outcome(stage["outcome"], files, Frame(log, X, stage["folds"], n_jobs))
+    known = unpack_propensity(stage.get("propensity"), found.propensity, log)
+    fit = NuisanceFit(log, X, found.fold, outcome, known)
+    if found.clipped is not None:
+        fit = replace(fit, propensity_models=replace(known, clipped=_fitting(found.clipped, fit)))
+    pseudo = pseudo_outcomes(_with_mu(fit, found.mu), aggregator, unseen=stage["unseen"])
     payoff = unpack_payoff(stage["payoff"], files, pseudo, n_jobs)
     return SavedStage1(encoder, fit, pseudo, payoff, data["fingerprint"], data["text_kept"])
+
+
+def _fitting(clipped: csr_array, fit: NuisanceFit) -> csr_array:
+    """Return what was raised at the contexts that were looked at, as wide as there are menus."""
+    if clipped.shape[1] > len(fit.log.menus):
+        raise ValueError("'_raised' names a menu that the log does not have")
+    kept = csr_array((clipped.data, clipped.indices, clipped.indptr), shape=(clipped.shape[0], len(fit.log.menus)))
+    return csr_array(kept[fit.looked_at])
 
 
 def _encoder(files: Files, text: str | None) -> ContextEncoder:
@@ -199,10 +226,10 @@ def _encoder(files: Files, text: str | None) -> ContextEncoder:
     return encoder
 
 
-def _evidence(files: Files, data: dict[str, Any], dim: int) -> Evidence:
+def _evidence(files: Files, data: dict[str, Any], dim: int, cut: bool) -> Evidence:
     raw = files.read(EVIDENCE)
     with reading(files.path(EVIDENCE)):
-        return evidence_of(raw, n_contexts=data["contexts"], n_voters=data["voters"], dim=dim)
+        return evidence_of(raw, n_contexts=data["contexts"], n_voters=data["voters"], dim=dim, cut=cut)
 
 
 def _require_same(told: dict[str, Any], found: Evidence, folds: int) -> None:

@@ -18,6 +18,7 @@ from nasheval.nuisance.trees import TreeModels
 from nasheval.nuisance.tuning import Tuned, TunedModels
 from nasheval.nuisance.voters import VoterModels
 from nasheval.nuisance.voters_network import Shape
+from nasheval.nuisance.voters_probes import probes_of
 from nasheval.nuisance.voters_records import Question, questions_of
 from nasheval.store.boosters import models_of, models_text
 from nasheval.store.folder import Files, reading
@@ -154,7 +155,7 @@ def _unpack_voters(told: Any, files: Files, frame: Frame, name: str) -> VoterMod
     raw = files.read(f"{name}.safetensors")
     with reading(files.path(f"{name}.safetensors")):
         arrays = tensors_of(raw)
-        questions = questions_of(frame.log)
+        questions = questions_of(frame.log.whole)
         shape = _shape_of(arrays.get("shape"), frame, questions)
         require_layout(arrays, _voters_layout(arrays, shape, frame, questions))
         require_finite({key: values for key, values in arrays.items() if key not in ("held_out_loss", "pooled_loss")})
@@ -162,7 +163,8 @@ def _unpack_voters(told: Any, files: Files, frame: Frame, name: str) -> VoterMod
         counts = arrays["n_voters"]
         if not ((counts >= 1) & (counts <= shape.voters)).all():
             raise ValueError("a fold has more voters than the model, or none")
-        return replace(VoterModels.from_arrays(arrays), menus=frame.log.menus, questions=tuple(questions))
+        models = VoterModels.from_arrays(arrays, probes_of(frame.log, questions))
+        return replace(models, menus=frame.log.menus, questions=tuple(questions))
 
 
 def _shape_of(told: Array | None, frame: Frame, questions: list[Question]) -> Shape:

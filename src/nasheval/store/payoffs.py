@@ -6,7 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import n_pairs
+from nasheval.arrays import Floats, n_pairs
+from nasheval.payoff.bridging import bridge_of
 from nasheval.payoff.corrected import Strength
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.second_stage import SECOND_STAGES, PayoffModel, Plugin
@@ -46,14 +47,27 @@ def unpack_payoff(told: Any, files: Files, pseudo: PseudoOutcomes, n_jobs: int) 
     form, strength = told["form"], decode(told["strength"], finite=False)
     if form not in SECOND_STAGES:
         raise ValueError(f"the second stage is {form!r:.40}")
-    if (form == "corrected") != isinstance(strength, Strength) or not (strength is None or 0 <= strength.strength <= 1):
-        raise ValueError("the strength of the correction is missing or no share")
+    if (form == "corrected") != isinstance(strength, Strength):
+        raise ValueError("the strength of the correction is missing, or there is nothing that it is of")
+    strengths = np.zeros(0) if strength is None else _strengths(strength, pseudo.n_pairs)
     surface = _unpack_surface(told, files, pseudo, n_jobs)
-    if (surface is None) != (form == "none" or (form == "corrected" and strength.strength == 0)):
+    if (surface is None) != (form == "none" or (form == "corrected" and not strengths.any())):
         raise ValueError(f"the second stage {form!r} has a surface that it should not have, or lacks it")
     fit, aggregation = pseudo.fit, pseudo.aggregation
     plugin = Plugin(fit.outcome_models, fit.n_folds, aggregation) if form in _PLUGGED else None
-    return PayoffModel(fit.log.agents, form, aggregation.covered, plugin, surface, strength)
+    bridge = bridge_of(fit.log, fit.outcome_models, fit.n_folds) if pseudo.unseen == "model" else None
+    return PayoffModel(fit.log.agents, form, pseudo.status, plugin, surface, strength, bridge)
+
+
+def _strengths(strength: Strength, pairs: int) -> Floats:
+    """Return (pairs,) strengths; a model saved before there was one per pair has the common one for all."""
+    listed = strength.per_pair
+    if type(listed) is not tuple or len(listed) not in (0, pairs):
+        raise ValueError("'per_pair' of the strength does not have one number per pair of agents")
+    for share in (strength.strength, *listed):
+        if type(share) not in (int, float) or not 0 <= share <= 1:
+            raise ValueError("a strength of the correction is no share from 0 to 1")
+    return strength.of_pairs(pairs)
 
 
 def _unpack_surface(told: Any, files: Files, pseudo: PseudoOutcomes, n_jobs: int) -> Surface | None:

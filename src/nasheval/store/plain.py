@@ -12,15 +12,17 @@ import numpy as np
 from nasheval.errors import InputError
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Entropy
+from nasheval.nuisance.choice import BestPropensity
 from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.multinomial import Multinomial
 from nasheval.nuisance.propensity import Known, PrintedPropensity
 from nasheval.nuisance.sklearn_models import Intercept
 from nasheval.nuisance.stack import Stack
+from nasheval.nuisance.strata import Strata
 from nasheval.nuisance.trees import TreeMultinomial, TreeOutcome, TreePropensity
 from nasheval.nuisance.tuning import Tuned, TunedTrees
 from nasheval.nuisance.voters import Voters
-from nasheval.payoff.aggregators import Cubic, Mean, Weighted
+from nasheval.payoff.aggregators import AsAsked, Cubic, Mean, Weighted
 from nasheval.payoff.corrected import Strength
 from nasheval.payoff.surfaces import Boosting
 from nasheval.policy.exact import ExactPolicy
@@ -28,9 +30,9 @@ from nasheval.policy.learned import LearnedPolicy
 from nasheval.policy.learned_training import Recipe, Training
 
 _LISTED = (
-    L2, Entropy, SoftBudget, Mean, Weighted, Cubic, Boosting, Strength,
+    L2, Entropy, SoftBudget, Mean, AsAsked, Weighted, Cubic, Boosting, Strength,
     Voters, TreeOutcome, Intercept, Stack, Tuned, TunedTrees,
-    TreePropensity, TreeMultinomial, PrintedPropensity, Marginal, Multinomial, Known,
+    TreePropensity, TreeMultinomial, PrintedPropensity, Marginal, Multinomial, Strata, BestPropensity, Known,
     ExactPolicy, LearnedPolicy, Recipe, Training,
 )  # fmt: skip
 TYPES: Mapping[str, Any] = {kind.__name__: kind for kind in _LISTED}
