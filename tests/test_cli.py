@@ -45,6 +45,14 @@ def test_check_json_is_for_machines(votes):
     assert said["coverage"]["agents"] == ["a", "b", "c"]
 
 
+def test_the_verdict_is_refused_as_context(votes):
+    result = shell("check", "votes.csv", "--context", "language,winner")
+    assert result.returncode == 1
+    said = " ".join(result.stderr.split())
+    assert "column 'winner': it cannot be context, because it is the verdict itself" in said
+    assert "To do: leave 'winner' out of --context." in said
+
+
 def test_bad_rows_give_status_one_and_every_problem(votes):
     votes.write_text(GOOD + "a,b,modela,en\na,a,tie,en\n")
     result = run("check", "votes.csv")

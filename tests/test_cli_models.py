@@ -130,23 +130,6 @@ def test_the_saved_model_is_fitted_on_everything_and_finds_the_truth(model):
     assert best == {"de": "ada", "en": "ada", "pl": "dora"}
 
 
-def test_voters_are_held_out_whole():
-    rng = np.random.default_rng(0)
-    duels = [ne.partition.duel("a", "b", "a")] * 300
-    log = ne.Feedback.from_partitions(rng.normal(size=(300, 1)), duels, voter=rng.integers(0, 40, 300).tolist())
-    train, test = parts.split_log(log, 0.25, 0)
-    people = [{*map(int, part.records.voter)} for part in (train, test)]
-    assert not people[0] & people[1]
-    assert len(people[1]) == 10
-    assert train.n_contexts + test.n_contexts == 300
-    few = ne.Feedback.from_partitions(rng.normal(size=(300, 1)), duels, voter=rng.integers(0, 3, 300).tolist())
-    assert parts.split_log(few, 0.25, 0)[1].n_contexts == 75  # contexts, since three voters are too few to split
-    shared = ne.Feedback.from_partitions(
-        rng.normal(size=(150, 1)), duels, voter=[*range(300)], context_of=[*range(150)] * 2
-    )
-    assert parts.split_log(shared, 0.2, 0)[1].n_contexts == 30
-
-
 def test_parts_share_no_context_and_make_the_whole():
     log = ne.SyntheticWorld(seed=1).feedback("pairwise", voters=1, n=100)
     train, test = (parts.part_of(log, parts.Part(name), 3) for name in ("train", "test"))
@@ -154,6 +137,7 @@ def test_parts_share_no_context_and_make_the_whole():
     assert [len(part) for part in rows] == [80, 20, 100]
     assert rows[0] | rows[1] == rows[2]
     assert parts.part_of(log, parts.Part.all, 3) is log
+    assert all(one.equals(other) for one, other in zip((train, test), log.split(0.8, seed=3), strict=True))
 
 
 def test_a_model_of_one_part_is_evaluated_on_the_other(tmp_path):
@@ -182,10 +166,47 @@ def test_fit_in_json_has_it_all_and_nothing_else():
     assert said["coverage"]["agents"] == AGENTS
 
 
+def interrupted_report(monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("nasheval.scoring.report.gather", stop)
+
+
+def test_an_interrupted_report_leaves_the_model_and_the_summary(monkeypatch, capsys):
+    interrupted_report(monkeypatch)
+    words = ("fit", "votes.csv", *READ, *QUICK, "-o", "stopped", "--holdout", "0", "--report", "stopped.html")
+    status, out, err = program(monkeypatch, capsys, *words)
+    assert status == 130
+    assert "Leaderboard, all contexts" in out
+    assert "The model: stopped" in out
+    assert "The report:" not in out
+    said = " ".join(err.split())
+    assert "writing the report stopped.html ..." in said
+    assert "run: nasheval report stopped -o stopped.html" in said
+    assert not Path("stopped.html").exists()
+    assert load("stopped").stage1_.log.n_contexts == 240
+
+
+def test_an_interrupted_report_leaves_the_json(monkeypatch, capsys):
+    interrupted_report(monkeypatch)
+    words = ("fit", "votes.csv", *READ, *QUICK, "-o", "halfway", "--holdout", "0", "--report", "halfway.html")
+    status, out, _ = program(monkeypatch, capsys, *words, "--format", "json")
+    assert status == 130
+    assert (json.loads(out)["model"], json.loads(out)["report"]) == ("halfway", "halfway.html")
+
+
+def test_a_report_without_a_folder_is_refused_before_the_fit():
+    words = ("fit", "votes.csv", *READ, *QUICK, "-o", "unfitted", "--report", "nowhere/report.html")
+    assert "There is no folder 'nowhere'" in failed(*words)
+    assert not Path("unfitted").exists()
+
+
 def test_quiet_is_quiet_and_holdout_zero_fits_once(monkeypatch, capsys):
-    words = ("fit", "votes.csv", *READ, *QUICK, "-o", "quiet", "--holdout", "0", "-q")
+    words = ("fit", "votes.csv", *READ, *QUICK, "-o", "quiet", "--holdout", "0", "-q", "--report", "quiet.html")
     assert program(monkeypatch, capsys, *words) == (0, "", "")
     assert load("quiet").stage1_.log.n_contexts == 240
+    assert Path("quiet.html").exists()
 
 
 def test_a_model_is_not_overwritten_unasked(fitted, monkeypatch, capsys):

@@ -25,8 +25,10 @@ def literal_gamma(fit, cubic):
                     for c, slope in zip(mine, slopes, strict=True):
                         if columns[c][0] != log.menus.of_record[r]:
                             continue
-                        share = log.records.weights[r] / max(e[columns[c][0]], fit.lowest)
-                        share /= total if log.design == "draws" else 1.0
+                        share = log.records.weights[r] / max(e[columns[c][0]], fit.floors[columns[c][0]])
+                        again = sum(log.records.weights[s] for s in records
+                                    if log.menus.of_record[s] == log.menus.of_record[r])  # fmt: skip
+                        share /= total if log.design == "draws" else max(1.0, again)
                         value += share * slope * (verdict(log, r, j, k) - mu[c])
                 found[i, j, k], found[i, k, j] = value, -value
     return found

@@ -96,3 +96,37 @@ def example():
         created="2026-01-02",
     )
     return stage1, found, report
+
+
+STAR = ("base", "strong", "middling", "weak", "isle", "reef")
+_STAR_PAIRS = ((0, 1), (0, 2), (0, 3), (4, 5))  # all against base; isle and reef have met nobody else
+_STAR_MARGINS = np.array([-0.8, -0.2, 0.8, 0.4])
+STAR_LANGUAGES = ("en", "de")
+
+
+def star_stage1(n=1600, seed=0, unseen="model"):
+    """Stage 1, with true nuisances, of a star and of two agents apart; in German weak has no vote."""
+    rng = np.random.default_rng(seed)
+    german = rng.random(n) < 0.25
+    shares = np.where(german[:, None], [0.4, 0.4, 0.0, 0.2], [0.3, 0.3, 0.3, 0.1])
+    pair = (rng.random(n)[:, None] > shares.cumsum(axis=1)).sum(axis=1)
+    first = rng.random(n) < (1 + _STAR_MARGINS[pair]) / 2
+    records = Records.build(
+        sizes=np.full(n, 2),
+        agent=np.array(_STAR_PAIRS)[pair].ravel(),
+        rank=np.stack([~first, first], axis=1).astype(int).ravel(),
+    )
+    contexts = pa.table({"language": [STAR_LANGUAGES[int(one)] for one in german]})
+    log = Feedback.from_records(records, agents=list(STAR), contexts=contexts, context_of=np.arange(n), design="draws")
+    x = german[:, None].astype(np.float64)
+    order = [_STAR_PAIRS.index(tuple(log.menus.members(m).tolist())) for m in range(len(log.menus))]
+    mu = Given(lambda x, fold: np.tile(_STAR_MARGINS[order], (len(x), 1)))
+    e = Given(lambda x, fold: np.where(x > 0, [0.4, 0.4, 1e-2, 0.2], [0.3, 0.3, 0.3, 0.1])[:, order])
+    pseudo = pseudo_outcomes(NuisanceFit(log, Features(x, x), make_folds(log, 2), mu, e), unseen=unseen)
+    return Stage1(ContextEncoder.fit(log.contexts), pseudo.fit, pseudo, fit_payoff(pseudo, "none"))
+
+
+@cache
+def star_report(unseen="model"):
+    """The report of the star."""
+    return gather(star_stage1(unseen=unseen), by="language", title="A star", draws=100, created="2026-01-02")

@@ -17,7 +17,7 @@ from nasheval.payoff.inference import group_payoff
 from nasheval.scoring import plots
 from nasheval.scoring.leaderboard import Standing, groups_of, standings
 
-from .report_logs import AGENTS, PAPER, TOPICS, example
+from .report_logs import AGENTS, PAPER, STAR, TOPICS, example, star_stage1
 
 matplotlib = pytest.importorskip("matplotlib", reason="matplotlib is not installed (extra 'plots')")
 matplotlib.use("Agg")
@@ -60,6 +60,25 @@ def test_payoffs_are_those_of_the_group_and_bold_where_certain(games):
         low, high = (ends[order[row], order[column]] for ends in (games.lower, games.upper))
         assert text.get_text() == f"{shown[row, column]:+.2f}"
         assert (text.get_fontweight() == "bold") == bool(low > 0 or high < 0)
+
+
+def test_pairs_not_compared_are_hatched_and_absent_agents_left_out():
+    stage1 = star_stage1()
+    german = np.array(stage1.log.contexts["language"].to_pylist()) == "de"
+    group = group_payoff(stage1.pseudo, german, name="de")
+    ax = plots.payoff(group)
+    names = [label.get_text() for label in ax.get_yticklabels()]
+    assert sorted(names) == sorted(set(STAR) - {"weak"})
+    hatched = {(names[round(p.get_y() + 0.5)], names[round(p.get_x() + 0.5)]) for p in ax.patches if p.get_hatch()}
+    seen = {frozenset(pair) for pair in (("base", "strong"), ("base", "middling"), ("isle", "reef"))}
+    assert hatched == {(a, b) for a in names for b in names if a != b and frozenset((a, b)) not in seen}
+    texts = {tuple(names[int(place)] for place in text.get_position()[::-1]): text for text in ax.texts}
+    assert texts["strong", "isle"].get_text() == "?"
+    assert texts["strong", "base"].get_fontweight() == "bold"
+    assert texts["strong", "middling"].get_fontweight() == "normal"  # bridged, though its interval excludes 0
+    assert "hatched: not compared here" in ax.get_title()
+    drawn = {text.get_text() for text in plots.cycle_graph(group).texts}
+    assert drawn == set(names)
 
 
 def test_blue_is_preferred_and_orange_is_not(games):
@@ -124,7 +143,7 @@ def test_bars_of_a_lottery_fill_the_line(rows):
 
 def test_many_agents_share_the_colour_of_others():
     def standing(agent, lottery):
-        return Standing("all", agent, lottery, 0, 1, 1, True, 1000, 1, 1)
+        return Standing("all", agent, lottery, 0, 1, 1, True, 1000, 1, 1, 0)
 
     ax = plots.lottery_by_group([standing(f"_{a}", 0.1) for a in range(10)])
     labels = [text.get_text().strip() for text in ax.get_legend().get_texts()]

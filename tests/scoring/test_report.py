@@ -21,6 +21,7 @@ from nasheval.errors import InputError
 from nasheval.game.regularizers import L2
 from nasheval.game.solver import solve
 from nasheval.nuisance.sklearn_models import Intercept
+from nasheval.payoff.bridging import STATUS_NAMES
 from nasheval.payoff.inference import group_payoff, group_payoffs
 from nasheval.payoff.stage1 import fit_stage1
 from nasheval.scoring.leaderboard import groups_of, standings
@@ -32,7 +33,20 @@ from nasheval.scoring.report.trust import log_histogram
 from nasheval.scoring.report.views import DRAWN, MOST_GROUPS, SHOWN, _drawn
 
 from .logs import Fixed, duels
-from .report_logs import AGENTS, COSTS, ROCK, TOPICS, WEAK, example, margins, payoff_of, true_stage1
+from .report_logs import (
+    AGENTS,
+    COSTS,
+    ROCK,
+    STAR,
+    TOPICS,
+    WEAK,
+    example,
+    margins,
+    payoff_of,
+    star_report,
+    star_stage1,
+    true_stage1,
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +61,69 @@ def report():
 
 def view_of(report, column, name):
     return next(view for view in report.groups if (view.column, view.name) == (column, name))
+
+
+# -- pairs that were never compared -----------------------------------------------------------------------------------
+
+
+def status_of_pairs(view):
+    """The status of each pair of a view, by the names of its agents."""
+    agents = [STAR[a] for a in view.payoffs.agents]
+    pairs = [frozenset((a, b)) for i, a in enumerate(agents) for b in agents[i + 1 :]]
+    return dict(zip(pairs, (STATUS_NAMES[code] for code in view.payoffs.status), strict=True))
+
+
+def test_every_pair_carries_its_status_and_what_transitive_voters_allow():
+    whole, group = star_report().groups[0], group_payoff(star_stage1().pseudo)
+    status = status_of_pairs(whole)
+    assert {pair for pair, name in status.items() if name == "seen"} == {
+        frozenset(pair) for pair in (("base", "strong"), ("base", "middling"), ("base", "weak"), ("isle", "reef"))
+    }
+    assert status[frozenset(("strong", "weak"))] == "bridged"
+    assert status[frozenset(("strong", "isle"))] == "unknown"
+    pairs = [(a, b) for i, a in enumerate(whole.payoffs.agents) for b in whole.payoffs.agents[i + 1 :]]
+    for pair, code, low, high in zip(
+        pairs, whole.payoffs.status, whole.payoffs.allowed_low, whole.payoffs.allowed_high, strict=True
+    ):
+        if STATUS_NAMES[code] == "seen":
+            assert (low, high) == (None, None)
+        else:
+            a, b = (group.estimate[one, 0] if one < 4 else np.nan for one in pair)  # against base
+            expected = (max(a - b - 1, -1), min(a - b + 1, 1)) if STATUS_NAMES[code] == "bridged" else (-1, 1)
+            assert (low, high) == pytest.approx(expected, abs=1e-3)
+
+
+def test_an_agent_without_votes_in_a_group_is_in_none_of_its_tables():
+    german = view_of(star_report(), "language", "de")
+    weak = STAR.index("weak")
+    assert weak not in german.order
+    assert weak not in german.payoffs.agents
+    assert weak not in german.preferences.agents
+    assert any("weak" in note for note in german.notes)
+    assert weak in star_report().groups[0].order
+
+
+def test_a_star_says_that_it_can_only_tell_a_ladder_and_what_its_winners_rest_on():
+    report = star_report()
+    assert any("can only tell a ladder" in text for text in report.findings)
+    assert any("can only tell a ladder" in text for text in report.trust.warnings)
+    assert not any("No cycle of preferences holds" in text for text in report.findings)
+    assert any("strong with 2 of its 5 rivals: those payoffs are bridged" in text for text in report.findings)
+    assert any(text.startswith("Nothing connects strong and isle") for text in report.findings)
+    assert report.facts.only_a_ladder
+    assert (report.facts.pairs_bridged, report.facts.pairs_unknown) == (3, 8)
+    assert any("given as 0, a tie" in text for text in star_report("tie").findings)
+    assert not any("ladder" in text for text in example()[2].findings)
+
+
+def test_voters_are_passed_on(monkeypatch):
+    asked = []
+    monkeypatch.setattr(
+        "nasheval.scoring.report.views.group_payoff",
+        lambda pseudo, **how: asked.append(how["voters"]) or group_payoff(pseudo, **how),
+    )
+    gather(star_stage1(200), by=[], draws=10, voters="panel")
+    assert asked == ["panel"]
 
 
 # -- what is gathered -------------------------------------------------------------------------------------------------
@@ -171,8 +248,8 @@ def test_warnings_say_a_thing_once():
     few = fit_stage1(log, outcome=Intercept(), propensity="marginal", second_stage="none", folds=2)
     found = gather(few, by=[], draws=10)
     assert found.facts.pairs_seen < 6
-    assert sum("in no menu" in text for text in found.trust.warnings) == 1
-    assert not any("never compared" in text for text in found.trust.warnings)
+    assert sum("bridged through others" in text for text in found.trust.warnings) == 1
+    assert not any("given as 0" in text for text in found.trust.warnings)
     assert all(text[0].isupper() or text[0].isdigit() or text.startswith("A(x)") for text in found.trust.warnings)
     assert all(text.endswith(".") for text in found.trust.warnings)
 
@@ -353,7 +430,11 @@ def test_many_agents_and_groups_stay_small(report):
     view = replace(
         whole, order=tuple(range(K)), winners=(0, 1), lottery=numbers(K), lower=numbers(K), upper=numbers(K),
         frequency=numbers(K), won=numbers(K), rating=numbers(K), rating_error=numbers(K), votes=numbers(K),
-        payoffs=Payoffs(tuple(range(SHOWN)), numbers(pairs), numbers(pairs), numbers(pairs), (1000,) * pairs),
+        bridged=(9,) * K,
+        payoffs=Payoffs(
+            tuple(range(SHOWN)), numbers(pairs), numbers(pairs), numbers(pairs), (1000,) * pairs, (1,) * pairs,
+            numbers(pairs), numbers(pairs),
+        ),
         preferences=Preferences(
             tuple(range(DRAWN)), tuple((a, b, 0.1234) for a in range(DRAWN) for b in range(a)), ((0, 1, 2),) * 30, 99
         ),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from dataclasses import replace
 
@@ -10,7 +11,7 @@ import pytest
 from nasheval.scoring.report import render
 from nasheval.scoring.report.data import Bins, Histogram, Payoffs, Preferences
 
-from .report_logs import AGENTS, PAPER, ROCK, TOPICS, example
+from .report_logs import AGENTS, PAPER, ROCK, TOPICS, example, star_report
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra 'dev')")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -172,6 +173,65 @@ def test_significance_is_marked_where_the_interval_excludes_zero(visit):
     assert page.locator("#matrix td.sure").count() == 2 * sure
 
 
+@pytest.fixture
+def star(visit, tmp_path):
+    """The page of a star, in whose first group one pair is said to be seen elsewhere only."""
+    report = star_report()
+    whole = report.groups[0]
+    status = list(whole.payoffs.status)
+    status[status.index(1)] = 3
+    payoffs = replace(whole.payoffs, status=tuple(status))
+    groups = (replace(whole, payoffs=payoffs), *report.groups[1:])
+    path = tmp_path / "star.html"
+    path.write_text(render(replace(report, groups=groups)), encoding="utf-8")
+    return lambda **how: visit(page=path.as_uri(), **how)
+
+
+def test_pairs_not_compared_are_marked_in_form_and_in_words(star):
+    page = star()
+    marks = {"bridged": 4, "elsewhere": 2, "unknown": 16}
+    assert {mark: page.locator(f"#matrix td.{mark}").count() for mark in marks} == marks
+    assert page.locator("#matrix td.sure").count() == 8  # the pairs that were seen, and none of the others
+    words = {mark: page.locator(f"#matrix td.{mark}").first.get_attribute("aria-label") for mark in marks}
+    assert re.search(r"bridged: never compared; any transitive voters allow \S+ to \S+$", words["bridged"])
+    assert "compared elsewhere, not here" in words["elsewhere"]
+    assert "nothing connects them" in words["unknown"]
+    assert page.locator("#matrix td.unknown").first.inner_text() == "?"
+    style = "all => all.map((n) => getComputedStyle(n).outlineStyle)"
+    assert set(page.locator("#matrix td.bridged").evaluate_all(style)) == {"dashed"}
+    key = page.locator("#matrix .key").inner_text()
+    assert all(text in key for text in ("never compared: bridged", "compared elsewhere", "nothing connects them"))
+    assert "can only tell a ladder" in page.locator("#graph-lead").inner_text()
+    assert "can only tell a ladder" in page.locator("#findings").inner_text()
+    assert rows(page, "leaderboard-rows", 8)[0] == "2"  # strong has never met middling and weak
+
+
+def test_a_row_and_its_column_allow_mirrored_bounds(star):
+    page = star()
+    cells = page.locator("#matrix td.bridged").evaluate_all("all => all.map((n) => n.dataset.tip)")
+    found = {}
+    for tip in cells:
+        pair, _, ground = tip.split("\n")
+        low, high = re.search(r"allow (\S+) to (\S+)$", ground).groups()
+        found[tuple(pair.split(" over "))] = tuple(float(end.replace("−", "-")) for end in (low, high))
+    for (one, other), (low, high) in found.items():
+        assert found[other, one] == (-high, -low)
+        assert low <= high
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_a_group_without_one_agent_can_be_read(star, scheme):
+    page = star(scheme=scheme)
+    assert page.evaluate(TOO_FAINT) == []
+    page.select_option("#group", index=2)
+    assert page.locator("#matrix tbody tr").count() == 5
+    assert page.locator("#graph circle").count() == 5
+    assert page.locator("#leaderboard-rows tbody tr").count() == 5
+    assert "1 agent without a vote here is left out" in page.locator("#leaderboard-lead").inner_text()
+    assert "of 6 agents" not in page.locator("#payoffs").inner_text()
+    assert page.evaluate(TOO_FAINT) == []
+
+
 def test_cycles_are_drawn_and_one_can_be_picked(visit):
     page = visit()
     page.select_option("#group", index=1)
@@ -265,7 +325,9 @@ def test_two_agents_of_whom_nothing_is_known(visit, tmp_path):
     view = replace(
         report.groups[0], order=(1, 0), winners=(1,), lottery=(0.0, 1.0), lower=(0.0, 0.0), upper=(1.0, 1.0),
         frequency=(0.0, 1.0), won=(None, None), rating=(None, None), rating_error=(None, None), votes=(0.0, 0.0),
-        payoffs=Payoffs((1, 0), (0.0,), (-1.0,), (1.0,), (0,)), preferences=Preferences((1, 0), (), (), 0), notes=(),
+        bridged=(0, 0),
+        payoffs=Payoffs((1, 0), (0.0,), (-1.0,), (1.0,), (0,), (2,), (-1.0,), (1.0,)),
+        preferences=Preferences((1, 0), (), (), 0), notes=(),
     )  # fmt: skip
     trust = replace(
         report.trust, r2=None, r2_within=None, outcome=Bins((), (), (), ()), propensity=None, smallest=None,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nasheval.cli.learning import costs_of
-from nasheval.cli.options import MODEL, grouped
+from nasheval.cli.options import MODEL, VOTERS, grouped, speaks
 from nasheval.cli.printing import Machine, console, escaped, print_json
 from nasheval.cli.reading import FILES, Reading, chosen_rows, split
 from nasheval.errors import InputError
@@ -17,6 +17,7 @@ from nasheval.errors import InputError
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
     from nasheval.feedback.log import Feedback
+    from nasheval.payoff.clusters import Speaks
     from nasheval.scoring.heldout import Evaluation
 
 OURS = "nasheval"
@@ -38,6 +39,7 @@ def evaluate(
     against: AGAINST = RIVALS,
     by: Annotated[str, typer.Option(help="Context column; policies are compared within each of its values too.")] = "",
     costs: Annotated[str, typer.Option(help="What agents cost, as in fit; by default what the model knows.")] = "",
+    voters: VOTERS = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     format: Annotated[Machine, typer.Option(help="A table for people, JSON for machines.")] = Machine.table,
 ) -> None:
@@ -60,7 +62,8 @@ def evaluate(
     if getattr(loaded.stage1_, "fingerprint", "") == fingerprint(log):
         raise InputError(f"{heldout} is the log that the model was fitted on; give one that it has not seen.")
     prices = costs_of(costs, chosen_rows(heldout, reading.where), log.agents) if costs else loaded.costs
-    found = compared(loaded, log, against=against, by=by or None, costs=prices, show=not quiet, seed=reading.seed)
+    how: dict[str, Any] = {"voters": speaks(voters), "show": not quiet, "seed": reading.seed}
+    found = compared(loaded, log, against=against, by=by or None, costs=prices, **how)
     if format is Machine.json:
         print_json({**found.to_dict(), "plainly": plainly(found)})
     else:
@@ -77,6 +80,7 @@ def compared(
     against: str = RIVALS,
     by: str | None = None,
     costs: Any = None,
+    voters: Speaks | None = None,
     show: bool = False,
     seed: int = 0,
 ) -> Evaluation:
@@ -90,6 +94,7 @@ def compared(
         train=model.stage1_,
         by=by,
         costs=costs,
+        voters=voters,
         outcome=model.outcome,
         propensity=model.propensity,
         aggregator=model.aggregator,

@@ -12,8 +12,7 @@ import nasheval.cli.reporting as reporting
 from nasheval.cli.evaluating import compared
 from nasheval.cli.learning import Learning
 from nasheval.cli.options import grouped
-from nasheval.cli.parts import split_log
-from nasheval.cli.printing import Machine, console, print_json
+from nasheval.cli.printing import Machine, console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.cli.summary import Outcome, print_summary, summary_dict
 from nasheval.errors import NashEvalError
@@ -70,6 +69,8 @@ def fit(
     from nasheval.store.folder import check_target
 
     check_target(out.resolve(), overwrite)  # before the work, not after it
+    if report is not None:
+        reporting.check_folder(report)
     show = not quiet and sys.stderr.isatty()
     log = reading.log(file, quiet=quiet)
     settings = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
@@ -77,13 +78,28 @@ def fit(
     model = work.fitted()
     model.save(out, overwrite=overwrite, keep_text=keep_text)
     evaluation, note = work.comparison(model)
-    if report is not None:
-        reporting.write(model, report, by=[by] if by else (), evaluation=evaluation)
     outcome = Outcome(model, out, report, by or None, evaluation, note)
     if format is Machine.json:
         print_json(summary_dict(outcome))
     elif not quiet:
         print_summary(outcome, console())
+    if report is not None:
+        _write_report(outcome, report, quiet=quiet)
+        if format is Machine.table and not quiet:
+            console().print(f"The report: [bold]{escaped(str(report))}[/]", soft_wrap=True)
+
+
+def _write_report(outcome: Outcome, report: Path, *, quiet: bool) -> None:
+    """Write the report last: it takes longest, and whoever interrupts it has the model and the summary."""
+    if not quiet:
+        tell(f"writing the report {report} ...")
+    try:
+        by = [outcome.by] if outcome.by else ()
+        reporting.write(outcome.model, report, by=by, evaluation=outcome.evaluation)
+    except KeyboardInterrupt:
+        again = f"nasheval report {outcome.path} -o {report}"
+        tell(f"No report was written. The model is saved; for the report, run: {again}")
+        raise
 
 
 class _Work:
@@ -99,7 +115,7 @@ class _Work:
 
     def __init__(self, log: Feedback, model: NashEval, holdout: float, seed: int, show: bool) -> None:
         self.log, self.model, self.holdout, self.seed, self.show = log, model, holdout, seed, show
-        self.parts = split_log(log, holdout, seed) if holdout else (log, log[:0])
+        self.parts = log.split(1 - holdout, seed=seed) if holdout else (log, log[:0])
         self.enough = self.parts[1].n_contexts >= _FEWEST and min(part.n_records for part in self.parts) > 0
         self.once = self.enough and log.n_records > _LARGE
 

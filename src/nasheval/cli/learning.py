@@ -68,6 +68,22 @@ class Search(StrEnum):
     paper = "paper"
 
 
+class Unseen(StrEnum):
+    """What to make of pairs that were never compared."""
+
+    model = "model"
+    tie = "tie"
+    refuse = "refuse"
+
+
+class AggregatorKind(StrEnum):
+    """How the menus of a pair make one payoff."""
+
+    auto = "auto"
+    mean = "mean"
+    as_asked = "as-asked"
+
+
 class Device(StrEnum):
     """Where networks are trained."""
 
@@ -97,6 +113,29 @@ class Learning:
         PropensityModel | None, _option("Propensities; by default known where the log tells them, else chosen.")
     ] = None
     second_stage: Annotated[Stage | None, _option("How payoffs are debiased; by default corrected.")] = None
+    aggregator: Annotated[
+        AggregatorKind | None,
+        _option(
+            "How the menus that hold a pair make its payoff: mean (each menu counts the same), as-asked (ballots are "
+            "cut into pairs: menus count as often as they were asked), or auto, the default: mean where every menu of "
+            "a pair was asked 30 times, else as-asked."
+        ),
+    ] = None
+    unseen: Annotated[
+        Unseen | None,
+        _option(
+            "Pairs that were never compared: model (the default: bridged through other agents by the outcome model, "
+            "and marked as bridged wherever they are shown), tie (payoff 0, as in the paper) or refuse (an error)."
+        ),
+    ] = None
+    availability: Annotated[
+        str,
+        _option(
+            "Context column of few values, such as language or release: at each value only agents that the log shows "
+            "there are candidates. Without it all agents are, everywhere.",
+            metavar="COLUMN",
+        ),
+    ] = ""
     policy: Annotated[PolicyKind | None, _option("Solve games exactly (the default), or learn a network.")] = None
     costs: Annotated[str, _option(_COSTS)] = ""
     cost_weight: Annotated[float | None, _option("Weight of costs, scaled to [0, 1], against payoffs.", min=0)] = None
@@ -117,15 +156,22 @@ class Learning:
             "propensity": self.propensity_model,
             "second_stage": self.second_stage,
         }
-        named |= {"policy": self.policy, "tune": self.tune, "device": self.device}
+        named |= {"policy": self.policy, "tune": self.tune, "device": self.device, "unseen": self.unseen}
         settings: dict[str, Any] = {name: None if value is None else str(value) for name, value in named.items()}
         settings |= {"cost_weight": self.cost_weight, "budget": self.budget, "folds": self.folds, "n_jobs": self.jobs}
+        settings |= {"aggregator": self._aggregator(), "availability": self.availability or None}
         settings["costs"] = costs_of(self.costs, source, agents) if self.costs else None
         given = {name: value for name, value in settings.items() if value is not None}
         if self.paper and self.policy is None and {"costs", "cost_weight", "budget"} & set(given):
             raise InputError("--paper knows no costs in its policy; add --policy exact or --policy learned.")
         make = NashEval.paper if self.paper else NashEval
         return make(**given, random_state=seed, verbose=show)
+
+    def _aggregator(self) -> Any:
+        from nasheval.payoff.aggregators import AsAsked, Mean
+
+        known = {AggregatorKind.auto: "auto", AggregatorKind.mean: Mean(), AggregatorKind.as_asked: AsAsked()}
+        return None if self.aggregator is None else known[self.aggregator]
 
 
 def costs_of(said: str, source: str | Source, agents: Sequence[str]) -> dict[str, Any]:

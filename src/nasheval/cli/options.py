@@ -7,16 +7,37 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
+from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import Annotated, Any, get_type_hints
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
 import typer
 
 from nasheval.errors import InputError
 
+if TYPE_CHECKING:
+    from nasheval.payoff.clusters import Speaks
+
 MODEL = Annotated[str, typer.Argument(metavar="MODEL", help="Folder of a model that nasheval fit wrote.")]
 _CONFIG = "config"
+
+
+class Voters(StrEnum):
+    """Whom intervals speak for."""
+
+    panel = "panel"
+    population = "population"
+
+
+VOTERS = Annotated[
+    Voters | None,
+    typer.Option(
+        help="Whom intervals speak for: panel (these very voters) or population (others like them, which is wider); by "
+        "default the population with 20 named voters or more, the panel with fewer.",
+        show_default=False,
+    ),
+]
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
@@ -49,6 +70,11 @@ def _options_of(group: Any) -> list[inspect.Parameter]:
         )
         for field in fields(group)
     ]
+
+
+def speaks(voters: Voters | None) -> Speaks | None:
+    """Return whom intervals speak for, as the package takes it."""
+    return None if voters is None else voters.value
 
 
 # -- options from a file ----------------------------------------------------------------------------------------------

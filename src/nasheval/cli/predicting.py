@@ -10,11 +10,13 @@ import typer
 from nasheval.cli.options import MODEL, grouped
 from nasheval.cli.printing import Format, Machine, console, escaped, print_csv, print_json, tell, whole_file
 from nasheval.cli.reading import chosen_rows, joined, split
+from nasheval.cli.unseen import candidates, predict_note, rivals_not_met, route_lines
 from nasheval.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from nasheval.arrays import Floats
     from nasheval.estimator import NashEval
     from nasheval.feedback.readers.sources import Source
 
@@ -44,6 +46,7 @@ def predict(
     """Give the winning lottery at each context of a file.
 
     The output has a column for each agent, and the most probable one as "winner"; rows are in the order of the file.
+    Where winners were never compared with some rival, a note on standard error says at how many contexts.
 
     Examples:
 
@@ -52,12 +55,16 @@ def predict(
       nasheval predict model/ new.csv --keep id --budget 0.002 > lotteries.csv
     """
     from nasheval.estimator import load
+    from nasheval.policy.choosing import WINNER
 
     if out is not None and out.suffix.lower() not in _ENDINGS:
         raise InputError(f"--out {out}: accepted are files that end in {', '.join(_ENDINGS)}.")
     loaded = load(model)
     contexts, carried = _contexts_in(chosen_rows(file, where), loaded, join, split(keep))
-    found = _answers(loaded, contexts, carried, _changes(loaded, agents, budget, cost_weight))
+    found, lotteries = _answers(loaded, contexts, carried, _changes(loaded, agents, budget, cost_weight))
+    note = predict_note(loaded, lotteries > WINNER, candidates(loaded, contexts, split(agents) or None))
+    if note:
+        tell(note)
     if out is None:
         _print(found, format)
         return
@@ -103,7 +110,10 @@ def _changes(model: NashEval, agents: str, budget: float | None, weight: float |
     return changes
 
 
-def _answers(model: NashEval, contexts: pa.Table, carried: pa.Table, changes: dict[str, Any]) -> pa.Table:
+def _answers(
+    model: NashEval, contexts: pa.Table, carried: pa.Table, changes: dict[str, Any]
+) -> tuple[pa.Table, Floats]:
+    """Return the table to write, and the lotteries in it, (n, K)."""
     import pyarrow as pa
 
     lotteries = model.predict_proba(contexts, **changes)
@@ -115,7 +125,7 @@ def _answers(model: NashEval, contexts: pa.Table, carried: pa.Table, changes: di
             f"An agent is called {twice[0]!r}, as is another column of the output; leave it out of --keep."
         )
     columns |= {"winner": pa.array(chosen), **{name: lotteries[:, k] for k, name in enumerate(model.agents_)}}
-    return pa.table(columns)
+    return pa.table(columns), lotteries
 
 
 def _print(found: pa.Table, format: Format) -> None:
@@ -172,6 +182,8 @@ def route(
     """Choose an agent for one prompt or context.
 
     It prints the lottery, the winner set, and the most probable agent. Columns that are not given are taken as missing.
+    Where a winner was never compared with a rival, it says so; in JSON these rivals are "bridged" (connected through
+    other agents) or "unknown" (nothing connects them).
 
     Examples:
 
@@ -180,7 +192,7 @@ def route(
       nasheval route model/ --set lanes_count=3 --set vehicles_density=1.2 --agents fast,cautious --format json
     """
     from nasheval.estimator import load
-    from nasheval.policy.choosing import choose, winner_sets
+    from nasheval.policy.choosing import WINNER, choose, winner_sets
 
     loaded = load(model)
     context = _one_context(loaded, prompt, set or [])
@@ -188,10 +200,17 @@ def route(
     [chosen] = choose(lottery, loaded.agents_, seed=draw)
     [winners] = winner_sets(lottery, loaded.agents_)
     shares = {name: float(share) for name, share in zip(loaded.agents_, lottery[0], strict=True)}
+    up = candidates(loaded, context, split(agents) or None)
     if format is Machine.json:
-        print_json({"agent": chosen, "winners": winners, "lottery": shares})
+        unmet = rivals_not_met(loaded.stage1_.status, lottery > WINNER, up)
+        bridged, unknown = ([name for name, on in zip(loaded.agents_, rows[0], strict=True) if on] for rows in unmet)
+        unseen = {"bridged": bridged, "unknown": unknown}
+        print_json({"agent": chosen, "winners": winners, "lottery": shares, **unseen})
     else:
         _print_route(chosen, winners, shares)
+        ranked = sorted(winners, key=lambda name: -shares[name])
+        for line in route_lines(loaded, loaded.payoff(context)[0], ranked, up[0]):
+            console().print(escaped(line), soft_wrap=True)
 
 
 def _one_context(model: NashEval, prompt: str | None, given: list[str]) -> pa.Table:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nasheval.cli.evaluating import AGAINST, RIVALS, compared
-from nasheval.cli.options import MODEL, grouped
+from nasheval.cli.options import MODEL, VOTERS, grouped, speaks
 from nasheval.cli.printing import tell
 from nasheval.cli.reading import FILES, Reading, split
 from nasheval.errors import InputError
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
+    from nasheval.payoff.clusters import Speaks
     from nasheval.scoring.heldout import Evaluation
 
 
@@ -28,6 +29,7 @@ def report(
     title: Annotated[str, typer.Option(help="Title of the page.")] = "Evaluation of agents",
     heldout: Annotated[str, typer.Option(help=f"A log that the model has not seen, to compare on. {FILES}")] = "",
     against: AGAINST = RIVALS,
+    voters: VOTERS = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
 ) -> None:
     """Write a report: one self-contained HTML page.
@@ -42,24 +44,39 @@ def report(
     """
     from nasheval.estimator import load
 
+    check_folder(out)
     loaded = load(model)
     evaluation = None
     if heldout:
         log = reading.like(loaded).log(heldout)
-        evaluation = compared(loaded, log, against=against, costs=loaded.costs, show=not quiet, seed=reading.seed)
-    write(loaded, out, by=split(by), title=title, evaluation=evaluation)
+        how: dict[str, Any] = {"voters": speaks(voters), "show": not quiet, "seed": reading.seed}
+        evaluation = compared(loaded, log, against=against, costs=loaded.costs, **how)
+    if not quiet:
+        tell(f"writing the report {out} ...")
+    write(loaded, out, by=split(by), title=title, evaluation=evaluation, voters=speaks(voters))
     if not quiet:
         tell(f"The report: {out}")
 
 
+def check_folder(out: Path) -> None:
+    """Raise where a file has no folder to be written into: before the work, not after it."""
+    if not out.parent.is_dir():
+        raise InputError(f"There is no folder {str(out.parent)!r} to write {out.name!r} into; create it first.")
+
+
 def write(
-    model: NashEval, out: Path, *, by: Sequence[str] = (), title: str = "", evaluation: Evaluation | None = None
+    model: NashEval,
+    out: Path,
+    *,
+    by: Sequence[str] = (),
+    title: str = "",
+    evaluation: Evaluation | None = None,
+    voters: Speaks | None = None,
 ) -> None:
     """Write the report of a fitted model."""
     from nasheval.scoring.report import gather, write_report
 
-    if not out.parent.is_dir():
-        raise InputError(f"There is no folder {str(out.parent)!r} to write {out.name!r} into; create it first.")
+    check_folder(out)
     found = gather(
         model.stage1_,
         by=tuple(by) or None,
@@ -70,6 +87,7 @@ def write(
         settings=_settings(model),
         title=title or "Evaluation of agents",
         seed=model.random_state,
+        voters=voters,
     )
     write_report(found, out)
 

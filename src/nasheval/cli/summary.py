@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nasheval.cli.evaluating import plainly
-from nasheval.cli.standings import rows_of, standings_table, usual_column, winners_table
+from nasheval.cli.standings import Board, note_lines, standings_table, usual_column, winners_table
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,7 @@ class Outcome:
     Args:
         model: as it was saved.
         path: where it was saved.
-        report: where the report is, if it was asked for.
+        report: where the report will be, if it was asked for; it is written after the summary is printed.
         by: the context column asked for.
         evaluation: of the held-out comparison, if there was one.
         note: what to know about that.
@@ -55,19 +55,20 @@ def print_summary(outcome: Outcome, out: Console) -> None:
     model, by = outcome.model, outcome.groups
     coverage, found = covered(model), model.diagnostics()
     out.print(Text(f"{model.stage1_.log!r}"))
-    for line in quality_lines(found):
+    for line in (*menu_lines(model), *quality_lines(found)):
         out.print(Text(line))
     for warning in _warnings(coverage.warnings(), found.warnings()):
         out.print(Text.assemble(("! ", "yellow"), warning))
     out.print()
-    out.print(standings_table(rows_of(model, None), by=None, top=_TOP))
+    board = Board.of(model, None)
+    out.print(standings_table(board.rows, by=None, top=_TOP))
+    for note in note_lines(board.notes):
+        out.print(note)
     if by is not None:
-        out.print(winners_table(rows_of(model, by), by))
+        out.print(winners_table(Board.of(model, by).rows, by))
     _print_comparison(outcome, out)
     out.print()
     out.print(Text.assemble("The model: ", (str(outcome.path), "bold")))
-    if outcome.report is not None:
-        out.print(Text.assemble("The report: ", (str(outcome.report), "bold")))
     out.print("Next:")
     for line in next_commands(outcome):
         out.print(Text(f"  {line}"))
@@ -98,6 +99,18 @@ def _print_comparison(outcome: Outcome, out: Console) -> None:
     out.print(Text(outcome.note))
 
 
+def menu_lines(model: NashEval) -> Iterator[str]:
+    """Say that ballots were cut into pairs, where they were."""
+    if model.stage1_.nuisances.log.ballots is not None:
+        rare = "Menus are rare: ballots" if model.aggregator == "auto" else "Ballots"
+        yield f"{rare} were cut into pairs (aggregator AsAsked)"
+
+
+def aggregator_used(model: NashEval) -> str:
+    """Return the kind of the aggregator that a model was fitted with, such as "Mean"."""
+    return type(model.stage1_.pseudo.aggregation.aggregator).__name__
+
+
 def quality_lines(found: Stage1Diagnostics) -> Iterator[str]:
     """Say how well the nuisances fit, and how well menus overlap."""
     nuisances = found.nuisances
@@ -105,17 +118,19 @@ def quality_lines(found: Stage1Diagnostics) -> Iterator[str]:
         f"Outcome model, out of fold: R2 {nuisances.r2:.3f}, of it by context {nuisances.r2_within:.3f}, log loss "
         f"{nuisances.log_loss:.3f}"
     )
+    if nuisances.choice is not None:
+        yield f"Propensities: {nuisances.choice}"
     median = dict(nuisances.quantiles)[0.5]
+    raised = f"{nuisances.clipped_share:.1%} of records raised to {nuisances.floor:g} of their menu's share"
     yield (
         f"Overlap ({nuisances.design}): smallest propensity {nuisances.smallest:.3g}, median {median:.3g}, "
-        f"{nuisances.clipped_share:.1%} of records raised to {nuisances.floor:.3g}"
+        f"{raised if nuisances.floor else 'known, none raised'}"
     )
 
 
 def _warnings(coverage: list[str], found: list[str]) -> list[str]:
     """Return what both say, once each."""
-    said = [text for text in coverage if not ("never compared" in text and any("never compared" in f for f in found))]
-    return list(dict.fromkeys(f"{text[:1].upper()}{text[1:]}" for text in (*said, *found)))
+    return list(dict.fromkeys(f"{text[:1].upper()}{text[1:]}" for text in (*coverage, *found)))
 
 
 def next_commands(outcome: Outcome) -> list[str]:
@@ -131,15 +146,17 @@ def next_commands(outcome: Outcome) -> list[str]:
 def summary_dict(outcome: Outcome) -> dict[str, Any]:
     """Return the same as plain values."""
     model, by = outcome.model, outcome.groups
-    found = outcome.evaluation
+    found, board = outcome.evaluation, Board.of(model, None)
     return {
         "model": str(outcome.path),
         "report": None if outcome.report is None else str(outcome.report),
         "coverage": covered(model).to_dict(),
         "diagnostics": model.diagnostics().to_dict(),
-        "leaderboard": rows_of(model, None),
+        "aggregator": aggregator_used(model),
+        "leaderboard": board.rows,
+        "leaderboard_notes": list(board.notes[""]),
         "by": by,
-        "leaderboard_by": None if by is None else rows_of(model, by),
+        "leaderboard_by": None if by is None else Board.of(model, by).rows,
         "held_out": None if found is None else {**found.to_dict(), "plainly": plainly(found)},
         "note": outcome.note,
     }

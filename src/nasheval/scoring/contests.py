@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 from scipy.special import rel_entr
 
-from nasheval.arrays import Floats, Ints
-from nasheval.payoff.clusters import FEW, Cluster, Moments, group_moments
+from nasheval.arrays import Bools, Floats, Ints
+from nasheval.payoff.clusters import FEW, Cluster, Moments, Speaks, group_moments
 from nasheval.payoff.intervals import critical_value, half_widths, known_means
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.scoring.contrasts import Contrasts, against_agents, head_to_head, responses
@@ -27,9 +27,9 @@ class Contest:
     antisymmetric. `against[p, j]` estimates E[e_j' A pi_p], what agent j, playing alone everywhere, wins against p.
     Intervals of `value` hold for all pairs of policies together, those of `against` for all agents against one policy;
     in contests by group, for all groups too. They rest on Student's t where few contexts (or voters) bear on a value,
-    are widened by what pairs that no menu holds could add, and are cut, as the values are, to what policies that differ
-    no more than these can win from each other at all (`most_at_stake`); that is all there is where fewer than two
-    effective clusters bear on a value.
+    are widened by what pairs that were never compared could add, and are cut, as the values are, to what policies that
+    differ no more than these can win from each other at all (`most_at_stake`); that is all there is where fewer than
+    two effective clusters bear on a value.
 
     Args:
         name: of the group.
@@ -40,7 +40,8 @@ class Contest:
         cluster: by what.
         value, error, lower, upper: (P, P); an infinite error says that the votes cannot tell.
         effective: (P, P) effective number (Kish) of clusters whose verdicts bear on the value.
-        untold: (P, P) how far pairs that no menu holds could move the value.
+        untold: (P, P) how far pairs that were never compared could move the value.
+        panel: how many named voters the intervals speak for, and no others; 0: for the population.
         against, against_error, against_lower, against_upper: (P, K).
     """
 
@@ -60,6 +61,7 @@ class Contest:
     against_error: Floats
     against_lower: Floats
     against_upper: Floats
+    panel: int = 0
 
     @property
     def worst_opponent(self) -> tuple[str, ...]:
@@ -93,6 +95,11 @@ class Contest:
             yield f"{self.n_clusters} clusters (by {self.cluster}): standard errors are rough below {FEW}."
         if self.cluster == "voter":
             yield "Few contexts: they are taken as fixed, with voters as clusters."
+        if self.panel:
+            yield (
+                f"Intervals speak for these {self.panel} voters, not for others like them; voters='population' "
+                "(--voters population) widens them to that."
+            )
         a, b = np.triu_indices(len(self.policies), 1)
         for p, q in zip(a, b, strict=True):
             if self.effective[p, q] < FEW and self.error[p, q] > 0:
@@ -102,8 +109,9 @@ class Contest:
                 )
         if self.untold.max(initial=0.0) > 0:
             yield (
-                f"Some policies play agents against each other that this log never compares; intervals are up to "
-                f"{self.untold.max():.3f} wider on either side for it."
+                f"Some policies play agents against each other that this log never compares; their values use what "
+                f"bridges those pairs, and intervals are up to {self.untold.max():.3f} wider on either side, as if "
+                f"nothing were known of them."
             )
 
     def to_dict(self) -> dict[str, Any]:
@@ -118,6 +126,7 @@ class Contest:
             "contexts": self.n_contexts,
             "clusters": self.n_clusters,
             "cluster": self.cluster,
+            "voters": "panel" if self.panel else "population",
             **plain,
             "worst_opponent": list(self.worst_opponent),
         }
@@ -135,11 +144,13 @@ class Inference:
         cluster: as in `group_payoff`.
         confidence: of intervals that hold together.
         seed: of the draws that critical values come from.
+        voters: whom the intervals speak for, as in `group_payoff`.
     """
 
     cluster: Cluster | None = None
     confidence: float = 0.95
     seed: int = 0
+    voters: Speaks | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -151,17 +162,19 @@ class Arena:
         policies: P names.
         lotteries: (P, n_contexts, K), agents as in the log.
         response: (P, n_contexts, K) plug-in payoffs of the agents against the policies.
+        bridged: (P, n_contexts, K) what bridged pairs add to them; None without any.
     """
 
     pseudo: PseudoOutcomes
     policies: tuple[str, ...]
     lotteries: Floats
     response: Floats
+    bridged: Floats | None
 
     @staticmethod
     def of(pseudo: PseudoOutcomes, policies: Sequence[str], lotteries: Floats) -> Arena:
         """Predict once what every value needs."""
-        return Arena(pseudo, tuple(policies), lotteries, responses(pseudo, lotteries))
+        return Arena(pseudo, tuple(policies), lotteries, *responses(pseudo, lotteries))
 
     def contests(self, code: Ints, names: Sequence[str], how: Inference) -> list[Contest]:
         """Return the contest of each group of contexts, their intervals holding for all groups together.
@@ -174,9 +187,11 @@ class Arena:
         def over(values: Contrasts) -> list[_Means]:
             return _means(values, code, len(names), how)
 
-        single = [over(against_agents(self.pseudo, *both)) for both in zip(self.lotteries, self.response, strict=True)]
+        added = [None] * len(self.policies) if self.bridged is None else self.bridged
+        each = zip(self.lotteries, self.response, added, strict=True)
+        single = [over(against_agents(self.pseudo, *one)) for one in each]
         pairs = (
-            over(head_to_head(self.pseudo, self.lotteries, self.response))
+            over(head_to_head(self.pseudo, self.lotteries, self.response, self.bridged))
             if len(self.policies) > 1
             else [_nothing(one) for one in single[0]]
         )
@@ -198,12 +213,13 @@ class Arena:
             error=_matrix(P, pairs.error, pairs.error),
             lower=_matrix(P, pairs.lower, -pairs.upper),
             upper=_matrix(P, pairs.upper, -pairs.lower),
-            effective=_matrix(P, moments.freedom + 1, moments.freedom + 1),
+            effective=_matrix(P, moments.effective, moments.effective),
             untold=_matrix(P, pairs.untold, pairs.untold),
             against=stacked["mean"],
             against_error=stacked["error"],
             against_lower=stacked["lower"],
             against_upper=stacked["upper"],
+            panel=moments.panel,
         )
 
 
@@ -220,23 +236,28 @@ class _Means:
 
 
 def _means(values: Contrasts, code: Ints, n_groups: int, how: Inference) -> list[_Means]:
-    family = group_moments(values, code, n_groups, how.cluster)
+    stakes = [values.reach[values.used & (code == g)].mean(axis=0) for g in range(n_groups)]
+    moments = group_moments(values, code, n_groups, how.cluster, how.voters)
+    family = [each.floored(np.maximum(stake, _SAME)) for each, stake in zip(moments, stakes, strict=True)]
     c = critical_value(family, how.confidence, how.seed)
     slack = (1 - how.confidence) * _SLACK / max(1, n_groups * values.n_pairs)
-    found = []
-    for g, moments in enumerate(family):
-        inside = values.used & (code == g)
-        reach = values.reach[inside]
-        same = reach.max(axis=0) <= _SAME
-        n = np.inf if moments.cluster == "voter" else moments.n_contexts
-        most = most_at_stake(reach.mean(axis=0), n, slack)
-        untold = np.zeros(values.n_pairs) if values.untold is None else values.untold[inside].mean(axis=0)
-        half = np.where(same, 0.0, half_widths(moments, c) + untold)
-        error = np.where(same, 0.0, np.where(known_means(moments), moments.error, np.inf))
-        mean = np.where(same, 0.0, moments.mean)
-        low, high = (np.clip(mean + side, -most, most) for side in (-half, half))
-        found.append(_Means(moments, np.clip(mean, -most, most), error, low, high, untold))
-    return found
+    return [_of_group(values, values.used & (code == g), each, c, slack) for g, each in enumerate(family)]
+
+
+def _of_group(values: Contrasts, inside: Bools, moments: Moments, c: float, slack: float) -> _Means:
+    """Return the means over one group; an interval is as wide as if pairs never compared could be anything."""
+    reach = values.reach[inside]
+    same = reach.max(axis=0) <= _SAME
+    n = np.inf if moments.cluster == "voter" else moments.n_contexts
+    most = most_at_stake(reach.mean(axis=0), n, slack)
+    nothing = np.zeros(values.n_pairs)
+    untold = nothing if values.untold is None else values.untold[inside].mean(axis=0)
+    bridged = nothing if values.bridged is None else values.bridged[inside].mean(axis=0)
+    half = np.where(same, 0.0, half_widths(moments, c) + untold)
+    error = np.where(same, 0.0, np.where(known_means(moments), moments.error, np.inf))
+    mean = np.where(same, 0.0, moments.mean)
+    low, high = (np.clip(mean + side, -most, most) for side in (-half, half))
+    return _Means(moments, np.clip(mean + np.where(same, 0.0, bridged), -most, most), error, low, high, untold)
 
 
 def most_at_stake(reach: Floats, n: float, slack: float) -> Floats:
@@ -260,7 +281,8 @@ def most_at_stake(reach: Floats, n: float, slack: float) -> Floats:
 def _nothing(one: _Means) -> _Means:
     """Return the means of no values, over the same group."""
     none = np.zeros(0)
-    moments = replace(one.moments, mean=none, covariance=np.zeros((0, 0)), freedom=none, votes=none)
+    empty: dict[str, Any] = dict.fromkeys(("mean", "effective", "freedom", "votes", "status", "bias"), none)
+    moments = replace(one.moments, **empty, covariance=np.zeros((0, 0)))
     return _Means(moments, none, none, none, none, none)
 
 

@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.feedback.links import SEEN
 from nasheval.payoff.pseudo import PseudoOutcomes
 
 _CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
@@ -31,11 +32,14 @@ class Contrasts(PseudoOutcomes):
             differ cannot win much from each other.
         untold: (n_contexts, C) sum of |W_jk| over the pairs that no menu holds, whose payoff may be anything from -1 to
             1; None where menus hold all pairs.
+        bridged: (n_contexts, C) what bridged pairs add to the value, if the bridge is right; None without any. It is
+            part of no interval.
     """
 
     surface: Floats
     reach: Floats
     untold: Floats | None
+    bridged: Floats | None
 
     @property
     def n_pairs(self) -> int:
@@ -46,44 +50,81 @@ class Contrasts(PseudoOutcomes):
     def _kept(self) -> Floats:
         return self.surface
 
+    @cached_property
+    def status(self) -> Ints:
+        """(C,) a value is told by the votes, or it is part of `untold`."""
+        return np.full(self.n_pairs, SEEN, np.int8)
 
-def responses(pseudo: PseudoOutcomes, lotteries: Floats) -> Floats:
+    def bias(self, contexts: Ints) -> Floats:
+        """Return (C,) how far raised propensities could move the mean over some contexts."""
+        clipped, rows = self.clipped_pairs(contexts)
+        if clipped is None:
+            return np.zeros(self.n_pairs)
+        worst = clipped.max(axis=1).toarray().ravel()  # the payoffs that weigh in sum to `reach` at most
+        return np.asarray((worst[:, None] * self.reach[rows]).mean(axis=0))
+
+
+def responses(pseudo: PseudoOutcomes, lotteries: Floats) -> tuple[Floats, Floats | None]:
     """Return (P, n_contexts, K) the plug-in payoff of each agent against each policy, f(mu(x)) pi(x), out of fold.
+
+    The second is what the pseudo-outcomes of bridged pairs add to it; None where there are none.
 
     Args:
         lotteries: (P, n_contexts, K).
     """
-    K = lotteries.shape[2]
-    found, (j, k) = np.zeros(lotteries.shape), np.triu_indices(K, 1)
+    told, bridge = np.zeros(lotteries.shape), pseudo.bridge
+    bridged = None if bridge is None else np.zeros(lotteries.shape)
     for contexts, values in pseudo.plugin_chunks():
-        A = np.zeros((len(contexts), K, K))
-        A[:, j, k], A[:, k, j] = values, -values
-        found[:, contexts] = (A @ lotteries[:, contexts].transpose(1, 2, 0)).transpose(2, 0, 1)
-    return found
+        told[:, contexts] = _against(values, lotteries[:, contexts])
+        if bridge is not None and bridged is not None:
+            alone, tangent = np.zeros(values.shape), bridge.at(values)
+            moved = tangent.moved(np.arange(len(contexts)), pseudo.corrections[contexts].toarray())
+            alone[:, bridge.pairs] = tangent.values + moved
+            bridged[:, contexts] = _against(alone, lotteries[:, contexts])
+    return told, bridged
 
 
-def head_to_head(pseudo: PseudoOutcomes, lotteries: Floats, response: Floats) -> Contrasts:
+def _against(values: Floats, lotteries: Floats) -> Floats:
+    """Return (P, n, K) payoffs of the agents against lotteries (P, n, K), given those of pairs, (n, n_pairs)."""
+    K = lotteries.shape[2]
+    A, (j, k) = np.zeros((len(values), K, K)), np.triu_indices(K, 1)
+    A[:, j, k], A[:, k, j] = values, -values
+    return np.asarray((A @ lotteries.transpose(1, 2, 0)).transpose(2, 0, 1))
+
+
+def head_to_head(
+    pseudo: PseudoOutcomes, lotteries: Floats, response: Floats, bridged: Floats | None = None
+) -> Contrasts:
     """Return the values of each pair of policies a < b, in the order of `pair_index`.
 
     Args:
-        lotteries, response: (P, n_contexts, K), the second from `responses`.
+        lotteries, response, bridged: (P, n_contexts, K), the last two from `responses`.
     """
     a, b = np.triu_indices(len(lotteries), 1)
     first, second = _of_verdicts(pseudo, lotteries)
     weight = (first[a] * second[b] - second[a] * first[b]).T
     rows, value = np.nonzero(weight)
-    surface = np.stack([(lotteries[p] * response[q]).sum(axis=1) for p, q in zip(a, b, strict=True)], axis=1)
+    surface = _values(lotteries, response, a, b)
+    added = None if bridged is None else _values(lotteries, bridged, a, b)
     differ = np.stack([np.abs(lotteries[p] - lotteries[q]).sum(axis=1) / 2 for p, q in zip(a, b, strict=True)], axis=1)
     # With m what two lotteries share, a = m + s and b = m + t: a' A b = (s - t)' A m + s' A t, since m' A m = 0.
     reach = np.minimum(differ, 1) * (2 - np.minimum(differ, 1))
-    return _contrasts(pseudo, rows, value, weight[rows, value], surface, reach, _untold(pseudo, lotteries, a, b))
+    untold = _untold(pseudo, lotteries, a, b)
+    return _contrasts(pseudo, rows, value, weight[rows, value], surface, reach, untold, added)
 
 
-def against_agents(pseudo: PseudoOutcomes, lottery: Floats, response: Floats) -> Contrasts:
+def _values(lotteries: Floats, response: Floats, a: Ints, b: Ints) -> Floats:
+    """Return (n_contexts, pairs) what policy a[i] wins from policy b[i]."""
+    return np.stack([(lotteries[p] * response[q]).sum(axis=1) for p, q in zip(a, b, strict=True)], axis=1)
+
+
+def against_agents(
+    pseudo: PseudoOutcomes, lottery: Floats, response: Floats, bridged: Floats | None = None
+) -> Contrasts:
     """Return the values of each agent, playing alone everywhere, against one policy: e_j' A(x) pi(x).
 
     Args:
-        lottery, response: (n_contexts, K), the second from `responses`.
+        lottery, response, bridged: (n_contexts, K), the last two from `responses`.
     """
     j, k = _agents_of(pseudo)
     first, second = _of_verdicts(pseudo, lottery[None])
@@ -92,7 +133,7 @@ def against_agents(pseudo: PseudoOutcomes, lottery: Floats, response: Floats) ->
     bears = weight != 0
     never = _never(pseudo, lottery.shape[1])
     untold = lottery @ never if never.any() else None
-    return _contrasts(pseudo, rows[bears], value[bears], weight[bears], response, 1 - lottery, untold)
+    return _contrasts(pseudo, rows[bears], value[bears], weight[bears], response, 1 - lottery, untold, bridged)
 
 
 def _contrasts(
@@ -103,6 +144,7 @@ def _contrasts(
     surface: Floats,
     reach: Floats,
     untold: Floats | None,
+    bridged: Floats | None,
 ) -> Contrasts:
     """Return values whose verdicts are some rows of the log's, (v,), each with its value and weight."""
     return Contrasts(
@@ -116,9 +158,11 @@ def _contrasts(
         spread=pseudo.spread[rows],
         share=pseudo.share[rows],
         used=pseudo.used,
+        unseen="tie",  # what pairs that were never compared could add is in `untold`
         surface=surface,
         reach=reach,
         untold=untold,
+        bridged=bridged,
     )
 
 

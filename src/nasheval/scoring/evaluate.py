@@ -14,10 +14,10 @@ from nasheval.arrays import Floats
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log
+from nasheval.feedback.groups import context_groups
 from nasheval.nuisance.learners import Effort
-from nasheval.payoff.aggregators import Aggregator
-from nasheval.payoff.clusters import Cluster
-from nasheval.payoff.groups import context_groups
+from nasheval.payoff.aggregation import AnyAggregator
+from nasheval.payoff.clusters import Cluster, Speaks
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.stage1 import Stage1, fit_stage1
@@ -36,10 +36,11 @@ def evaluate(
     costs: Costs | None = None,
     outcome: Any = "voters",
     propensity: Any = "auto",
-    aggregator: Aggregator | None = None,
+    aggregator: AnyAggregator = "auto",
     folds: int = 5,
     encoder: ContextEncoder | None = None,
     cluster: Cluster | None = None,
+    voters: Speaks | None = None,
     confidence: float = 0.95,
     seed: int = 0,
     n_jobs: int = 1,
@@ -61,8 +62,9 @@ def evaluate(
         by: a context column; the policies are compared within each of its values too.
         costs: {agent: cost}, or {agent: context column that holds it}, in your units.
         outcome, propensity, aggregator, folds, encoder: of the nuisances, as in `fit_stage1`, for `test` and `train`.
-        cluster: "context", "voter" (contexts fixed) or "both"; None: "both" with 20 voters or more, "voter" with those
-            and fewer than 20 contexts, "context" otherwise.
+        cluster: "context", "voter" (contexts fixed) or "both"; None: chosen by `voters`.
+        voters: whom the intervals speak for: "panel", these very voters, or "population", others like them; None: the
+            population with 20 named voters or more, the panel with fewer.
         confidence: of the intervals.
         seed: of everything that is drawn.
         n_jobs: threads or processes of the nuisances.
@@ -84,7 +86,8 @@ def evaluate(
         fitted = work.fitted(policies, train)
         lotteries = {name: lotteries_of(name, policy, test) for name, policy in fitted.items()}
         pseudo = work.pseudo(test)
-    return score(pseudo, lotteries, by=by, costs=costs, cluster=cluster, confidence=confidence, seed=seed)
+    how: dict[str, Any] = {"cluster": cluster, "voters": voters, "confidence": confidence, "seed": seed}
+    return score(pseudo, lotteries, by=by, costs=costs, **how)
 
 
 def _known_stage1(policies: Any, train: Log | Stage1 | None) -> Log | Stage1 | None:

@@ -9,13 +9,20 @@ import numpy as np
 
 from nasheval.arrays import Floats, Ints, readonly
 from nasheval.feedback.base import Log
+from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
 from nasheval.nuisance.learners import Features
+from nasheval.payoff.bridging import STATUS_NAMES
 from nasheval.payoff.stage1 import Stage1
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 _NEAR = 50  # contexts that lend weight to the votes shown
+_MARKS = {BRIDGED: "~", UNKNOWN: "?"}  # behind a payoff in the game's table
+_MEANINGS = {
+    BRIDGED: "never compared: bridged through other agents (0 with unseen='tie')",
+    UNKNOWN: "nothing connects the two: no vote tells which is better",
+}
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,6 +56,7 @@ class Explanation:
         distance: (m,) how far they are, in standard deviations of a typical feature.
         shown: what is known of them, column by column; text that was not kept is missing.
         votes: those that weigh most, heaviest first.
+        status: (K, K) whether each pair was seen, is bridged or unknown (`nasheval.payoff.bridging.STATUS_NAMES`).
     """
 
     agents: tuple[str, ...]
@@ -59,6 +67,7 @@ class Explanation:
     distance: Floats
     shown: dict[str, list[Any]]
     votes: tuple[Vote, ...]
+    status: Ints
 
     @property
     def winners(self) -> tuple[str, ...]:
@@ -71,16 +80,18 @@ class Explanation:
         arrays = ("lottery", "payoff", "plug_in", "contexts", "distance")
         votes = [{"context": v.context, "said": str(v), "weight": v.weight} for v in self.votes]
         plain = {name: getattr(self, name).tolist() for name in arrays}
-        return {"agents": list(self.agents), **plain, "shown": self.shown, "votes": votes}
+        status = [[STATUS_NAMES[code] for code in row] for row in self.status]
+        return {"agents": list(self.agents), **plain, "shown": self.shown, "votes": votes, "status": status}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the lottery with the winners' rows of the game, the nearest contexts and the heaviest votes."""
         from rich.table import Table
+        from rich.text import Text
 
         order = np.argsort(-self.lottery, kind="stable")
         game = Table("agent", "lottery", *(f"against {self.agents[a]}" for a in order[:6]), title="The game here")
         for a in order:
-            row = [f"{self.payoff[a, b]:+.2f}" if a != b else "" for b in order[:6]]
+            row = [self._cell(a, b) if a != b else "" for b in order[:6]]
             game.add_row(self.agents[a], f"{self.lottery[a]:.3f}", *row)
         near = Table("row", "distance", *self.shown, title="The nearest logged contexts")
         for i, (row, away) in enumerate(zip(self.contexts, self.distance, strict=True)):
@@ -88,7 +99,15 @@ class Explanation:
         votes = Table("row", "said", "share of weight", title="The votes that weigh most")
         for vote in self.votes:
             votes.add_row(str(vote.context), str(vote), f"{vote.weight:.1%}")
-        yield from (game, near, votes)
+        yield game
+        shown = self.status[order][:, order[:6]]
+        if (shown != SEEN).any():
+            marks = (f"{_MARKS[code]} {_MEANINGS[code]}" for code in (BRIDGED, UNKNOWN) if (shown == code).any())
+            yield Text("; ".join(marks), style="dim")
+        yield from (near, votes)
+
+    def _cell(self, a: int, b: int) -> str:
+        return f"{self.payoff[a, b]:+.2f}{_MARKS.get(int(self.status[a, b]), '')}"
 
 
 def explain(stage1: Stage1, context: object, lottery: Floats, *, nearest: int = 5, votes: int = 10) -> Explanation:
@@ -105,6 +124,7 @@ def explain(stage1: Stage1, context: object, lottery: Floats, *, nearest: int = 
         distance[:nearest],
         shown,
         heaviest_votes(stage1, rows, distance, votes),
+        stage1.status,
     )
 
 
@@ -121,7 +141,7 @@ def nearest_contexts(logged: Features, here: Features, count: int) -> tuple[Ints
 
 def heaviest_votes(stage1: Stage1, rows: Ints, distance: Floats, count: int) -> tuple[Vote, ...]:
     """Return the records at some contexts that weigh most: a Gaussian of distance over the propensity."""
-    log, e = stage1.log, stage1.nuisances.e
+    log, e = stage1.nuisances.log, stage1.nuisances.e
     width = max(float(np.median(distance)), 1e-9)
     close = np.zeros(log.n_contexts)
     close[rows] = np.exp(-0.5 * (distance / width) ** 2)

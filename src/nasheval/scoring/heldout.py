@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Bools, Floats
+from nasheval.feedback.groups import context_groups
 from nasheval.nuisance.diagnostics import NuisanceDiagnostics
-from nasheval.payoff.clusters import Cluster
-from nasheval.payoff.groups import context_groups
+from nasheval.payoff.clusters import Cluster, Speaks
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.scoring.contests import Arena, Contest, Inference
@@ -155,6 +155,7 @@ def score(
     by: str | None = None,
     costs: Costs | None = None,
     cluster: Cluster | None = None,
+    voters: Speaks | None = None,
     confidence: float = 0.95,
     seed: int = 0,
 ) -> Evaluation:
@@ -165,14 +166,14 @@ def score(
         lotteries: for each policy (n_contexts, K) lotteries, agents as in the log.
         by: the context column that makes groups.
         costs: {agent: cost}, or {agent: context column that holds it}.
-        cluster: as in `group_payoff`.
+        cluster, voters: as in `group_payoff`.
         confidence: of the intervals.
         seed: of the draws that critical values come from.
     """
     log, level = pseudo.fit.log, checked_level(confidence)
     stacked = np.stack(list(lotteries.values()))
     arena = Arena.of(pseudo, tuple(lotteries), stacked)
-    how = Inference(cluster, level, seed)
+    how = Inference(cluster, level, seed, voters)
     [overall] = arena.contests(np.zeros(log.n_contexts, np.int64), ["all"], how)
     groups = [] if by is None else arena.contests(*context_groups(log, by, pseudo.used), how)
     groups.sort(key=lambda group: -group.n_contexts)

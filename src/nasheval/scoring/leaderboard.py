@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats
 from nasheval.feedback.base import Log
+from nasheval.feedback.groups import context_groups
+from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
-from nasheval.payoff.groups import context_groups
 from nasheval.payoff.inference import GroupPayoff, group_payoff, group_payoffs
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.policy.ladder import ratings
@@ -34,6 +35,7 @@ class Standing:
         rating: Bradley-Terry rating from the group's votes, Elo scale, mean 1000; NaN where they do not determine it.
         rating_error: standard error of the rating.
         votes: weight of the group's comparisons that show it.
+        bridged: opponents of the group that it never met in the log, so that its payoff against them is bridged.
     """
 
     group: str
@@ -46,6 +48,7 @@ class Standing:
     rating: float
     rating_error: float
     votes: float
+    bridged: int
 
 
 class Group(NamedTuple):
@@ -57,12 +60,13 @@ class Group(NamedTuple):
 
 
 def standings(log: Log, groups: Sequence[Group], regularizer: Regularizer) -> Iterator[Standing]:
-    """Yield the agents of each group, most probable first."""
+    """Yield the agents that have a vote in each group, most probable first."""
     for name, inside, payoff in groups:
         found = payoff.equilibrium(regularizer)
         rating, error, votes = rated(log, inside)
         order = np.lexsort((-rating, -found.frequency.round(2), -found.lottery.round(3)))
-        for a in order:
+        unseen = ((payoff.status == BRIDGED) & payoff.present).sum(axis=1)
+        for a in order[payoff.present[order]]:
             yield Standing(
                 name,
                 log.agents[a],
@@ -74,6 +78,7 @@ def standings(log: Log, groups: Sequence[Group], regularizer: Regularizer) -> It
                 float(rating[a]),
                 float(error[a]),
                 float(votes[a]),
+                int(unseen[a]),
             )
 
 
@@ -87,11 +92,14 @@ def rated(log: Log, inside: Bools) -> tuple[Floats, Floats, Floats]:
     return np.where(found.determined, found.rating, np.nan), found.error, found.votes
 
 
-def groups_of(pseudo: PseudoOutcomes, by: str | None, *, confidence: float, seed: int) -> list[Group]:
-    """Return the groups of a context column, most contexts first; None: one of all contexts."""
+def groups_of(pseudo: PseudoOutcomes, by: str | None, **options: Any) -> list[Group]:
+    """Return the groups of a context column, most contexts first; None: one of all contexts.
+
+    Args:
+        options: confidence, voters and seed, as for `group_payoff`.
+    """
     if by is None:
-        payoff = group_payoff(pseudo, name=ALL, confidence=confidence, seed=seed)
-        return [Group(ALL, np.ones(pseudo.n_contexts, bool), payoff)]
+        return [Group(ALL, np.ones(pseudo.n_contexts, bool), group_payoff(pseudo, name=ALL, **options))]
     code, names = context_groups(pseudo.fit.log, by, pseudo.used)
-    payoffs = group_payoffs(pseudo, by, confidence=confidence, seed=seed)
+    payoffs = group_payoffs(pseudo, by, **options)
     return [Group(payoff.name, code == names.index(payoff.name), payoff) for payoff in payoffs]

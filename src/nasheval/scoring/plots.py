@@ -14,6 +14,7 @@ import numpy.typing as npt
 
 from nasheval.arrays import Floats, Ints
 from nasheval.errors import InputError, MissingExtraError
+from nasheval.feedback.links import SEEN, UNKNOWN
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.nuisance.diagnostics import Calibration, NuisanceDiagnostics
 from nasheval.payoff.diagnostics import Stage1Diagnostics
@@ -37,24 +38,31 @@ _NUMBERED = 12  # agents up to which numbers stand in the cells
 def payoff(group: GroupPayoff, *, ax: Axes | None = None, most: int = 20) -> Axes:
     """Draw mean payoffs of row over column, best agents first, in bold where the simultaneous interval excludes 0.
 
+    Cells of pairs that were not compared in the group are hatched; a question mark stands where nothing connects the
+    two agents. Agents without a vote in the group are left out.
+
     Args:
         group: from `NashEval.payoff_interval`.
         most: agents to show, those with the largest mean payoff.
     """
     order = _best(group, most)
     value, place = group.estimate[np.ix_(order, order)], np.ix_(order, order)
-    sure = (group.lower[place] > 0) | (group.upper[place] < 0)
+    status = group.status[place]
+    sure = (status == SEEN) & ((group.lower[place] > 0) | (group.upper[place] < 0))
     names = [_text(group.agents[a]) for a in order]
     label = _inches(names)
     ax = _axes(ax, 1.6 + label + 0.62 * len(order), 0.9 + 0.85 * label + 0.5 * len(order))
     image = ax.imshow(value, cmap=_colours("signs", _SIGNS), vmin=-1, vmax=1)
     ax.figure.colorbar(image, ax=ax, shrink=0.8, label="mean payoff of row over column")
     for r, c in zip(*np.nonzero(~np.eye(len(order), dtype=bool)), strict=True):
-        text = f"{value[r, c]:+.2f}" if len(order) <= _NUMBERED else "•" * int(sure[r, c])
+        number = "?" if status[r, c] == UNKNOWN else f"{value[r, c]:+.2f}"
+        text = number if len(order) <= _NUMBERED else "•" * int(sure[r, c])
         ax.text(c, r, text, ha="center", va="center", fontsize=8, fontweight="bold" if sure[r, c] else "normal")
+    _hatch(ax, status)
     _grid_labels(ax, names, names)
     mark = "bold" if len(order) <= _NUMBERED else "dot"
-    ax.set_title(f"{_text(group.name)} ({mark}: {group.confidence:.0%} interval excludes 0)", fontsize=10)
+    unmet = "; hatched: not compared here" if (status != SEEN).any() else ""
+    ax.set_title(f"{_text(group.name)} ({mark}: {group.confidence:.0%} interval excludes 0{unmet})", fontsize=10)
     return ax
 
 
@@ -217,6 +225,16 @@ def _arrow(ax: Axes, start: tuple[float, float], end: tuple[float, float], *, cy
     ax.add_patch(arrow)
 
 
+def _hatch(ax: Axes, status: Ints) -> None:
+    """Hatch the cells of pairs that were not compared, given status (n, n)."""
+    from matplotlib.patches import Rectangle
+
+    for r, c in np.argwhere(status != SEEN):
+        cell = Rectangle((c - 0.5, r - 0.5), 1, 1, fill=False, edgecolor=GREY, linewidth=0, linestyle="--")
+        cell.set_hatch("////")
+        ax.add_patch(cell)
+
+
 def _colours(name: str, ends: Sequence[str]) -> Any:
     from matplotlib.colors import LinearSegmentedColormap
 
@@ -247,8 +265,9 @@ def _plain(ax: Axes) -> None:
 
 
 def _best(group: GroupPayoff, most: int) -> Ints:
-    """Return the agents with the largest mean payoff, best first."""
-    return np.asarray(np.argsort(-group.estimate.sum(axis=1), kind="stable")[:most])
+    """Return the agents with the largest mean payoff among those with a vote in the group, best first."""
+    order = np.argsort(-group.estimate[:, group.present].sum(axis=1), kind="stable")
+    return np.asarray(order[group.present[order]][:most])
 
 
 def _drawn(group: GroupPayoff, in_cycles: list[str], most: int) -> list[int]:

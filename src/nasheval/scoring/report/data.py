@@ -19,6 +19,9 @@ class Facts:
     Args:
         voters: None where they are unknown.
         pairs_seen, pairs: pairs of agents compared at least once, and all.
+        pairs_bridged, pairs_unknown: pairs never compared, connected through others or by nothing.
+        only_a_ladder: whether the comparisons have no loop, so that no cycle can be seen.
+        unseen: what was made of pairs never compared: "model", "tie" or "refuse".
         design, design_reason: how the log came about.
     """
 
@@ -28,6 +31,10 @@ class Facts:
     menus: int
     pairs_seen: int
     pairs: int
+    pairs_bridged: int
+    pairs_unknown: int
+    only_a_ladder: bool
+    unseen: str
     design: str
     design_reason: str
 
@@ -41,6 +48,8 @@ class Payoffs:
         estimate: payoff of the first agent of a pair over the second.
         low, high: the ends of simultaneous intervals.
         votes: verdicts of the pair.
+        status: 0 seen, 1 bridged, 2 unknown, 3 elsewhere, as in `nasheval.payoff.bridging.STATUS_NAMES`.
+        allowed_low, allowed_high: what any transitive voters allow (`GroupPayoff.allowed`); None for seen pairs.
     """
 
     agents: tuple[int, ...]
@@ -48,6 +57,9 @@ class Payoffs:
     low: Numbers
     high: Numbers
     votes: tuple[int, ...]
+    status: tuple[int, ...]
+    allowed_low: Gaps
+    allowed_high: Gaps
 
 
 @dataclass(frozen=True)
@@ -69,18 +81,18 @@ class Preferences:
 
 @dataclass(frozen=True)
 class GroupView:
-    """One group of contexts and its K agents.
+    """One group of contexts, with numbers of all K agents; those without a vote in it are no candidates there.
 
     Args:
         column: the context column of the group; "" for all contexts.
         name: its value there.
         contexts: contexts with a pseudo-outcome.
-        order: (K,) agents, best first, as in the leaderboard.
+        order: the agents with a vote in the group, best first, as in the leaderboard; no table shows the others.
         winners: agents in the winner set of the group's mean payoffs.
         lottery, lower, upper, frequency: (K,) as in `Standing`.
         won: (K,) share of the group's contexts at which the agent is in the winner set; None where none of them was
             solved.
-        rating, rating_error, votes: (K,) as in `Standing`; None where votes do not determine a rating.
+        rating, rating_error, votes, bridged: (K,) as in `Standing`; None where votes do not determine a rating.
         payoffs: of the first agents in `order`.
         preferences: what is certain.
         notes: what to know before trusting the intervals.
@@ -99,6 +111,7 @@ class GroupView:
     rating: Gaps
     rating_error: Gaps
     votes: Numbers
+    bridged: tuple[int, ...]
     payoffs: Payoffs
     preferences: Preferences
     notes: tuple[str, ...]
@@ -160,7 +173,10 @@ class Trust:
         outcome, propensity: calibration.
         overlap: propensities of records, before the floor, in bins even in their logarithm.
         smallest: smallest of them.
-        floor, clipped_share: what smaller ones were raised to, and how many were.
+        floor, clipped_share: the part of their menu's share that smaller ones were raised to, 0 where propensities are
+            known; and how many were raised.
+        propensity_model: which was chosen and why, in words; None where none was chosen.
+        propensity_check: where propensities fit worst, in words; None where that cannot be told.
         effective: effective votes of pairs, in bins even in their logarithm; the first holds pairs never compared.
         thinnest: the pairs with fewest effective votes.
         warnings: in words.
@@ -176,6 +192,8 @@ class Trust:
     smallest: float | None
     floor: float
     clipped_share: float
+    propensity_model: str | None
+    propensity_check: str | None
     effective: Histogram
     thinnest: tuple[ThinPair, ...]
     warnings: tuple[str, ...]

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import combinations
 
+import numpy as np
+
+from nasheval.arrays import pair_index
+from nasheval.feedback.links import SEEN, UNKNOWN
 from nasheval.scoring.report.data import FrontierPoint, GroupView, HeldOut
 
-_SURE = 0.9  # share of bootstrap draws from which a winner is sure
 _NEAR = 0.02  # exploitability that is still called about as good
+LADDER = (
+    "These votes can only tell a ladder: the comparisons form a tree without a loop, so that no cycle of preferences "
+    "can be seen, whether there is one or not."
+)
 
 
 def findings(
@@ -16,15 +24,25 @@ def findings(
     frontier: Sequence[FrontierPoint],
     held_out: HeldOut | None,
     confidence: float,
+    *,
+    only_a_ladder: bool = False,
+    unseen: str = "model",
 ) -> tuple[str, ...]:
-    """Say what stands out on the page; `views` has the group of all contexts first."""
+    """Say what stands out on the page; `views` has the group of all contexts first.
+
+    Args:
+        only_a_ladder: whether the comparisons have no loop, so that no cycle can be seen.
+        unseen: what was made of pairs never compared.
+    """
     whole = views[0]
     return (
         _winners(agents, whole),
+        *_not_connected(agents, whole),
+        *_never_met(agents, whole, unseen),
         *_ladder(agents, whole),
         *_context_by_context(agents, whole),
-        *_by_column(agents, views),
-        _cycles(agents, whole, views, confidence),
+        *_by_column(agents, views, confidence),
+        LADDER if only_a_ladder else _cycles(agents, whole, views, confidence),
         *_saving(frontier),
         *([] if held_out is None else [f"On the held-out log: {held_out.verdict}"]),
     )
@@ -37,6 +55,29 @@ def _winners(agents: tuple[str, ...], whole: GroupView) -> str:
         return f"Over all contexts taken together, {agents[best]} is the only winner; {steady}."
     shares = [f"{agents[a]} {whole.lottery[a]:.2f}" for a in whole.winners]
     return f"Over all contexts taken together no agent beats all others; the winning lottery is {listed(shares)}."
+
+
+def _not_connected(agents: tuple[str, ...], whole: GroupView) -> Iterator[str]:
+    """Say which winners win only because no vote tells them apart."""
+    apart = [
+        f"{agents[a]} and {agents[b]}"
+        for (a, b), status in zip(combinations(whole.payoffs.agents, 2), whole.payoffs.status, strict=True)
+        if status == UNKNOWN and {a, b} <= set(whole.winners)
+    ]
+    if apart:
+        yield f"Nothing connects {listed(apart, 3)}: no vote tells which is better, so both stay among the winners."
+
+
+def _never_met(agents: tuple[str, ...], whole: GroupView, unseen: str) -> Iterator[str]:
+    """Say which winners rest on payoffs of pairs never compared."""
+    rivals = len(whole.order) - 1
+    some = [
+        f"{agents[a]} with {whole.bridged[a]:,} of its {rivals:,} rivals" for a in whole.winners if whole.bridged[a]
+    ]
+    if some:
+        were = "was" if len(some) == 1 else "were"
+        how = "bridged through other agents" if unseen == "model" else "given as 0, a tie"
+        yield f"Never compared {were} {listed(some, 3)}: those payoffs are {how}."
 
 
 def _ladder(agents: tuple[str, ...], whole: GroupView) -> Iterator[str]:
@@ -52,26 +93,61 @@ def _context_by_context(agents: tuple[str, ...], whole: GroupView) -> Iterator[s
         yield f"Context by context, the most frequent winners are {listed(shares)} of contexts."
 
 
-def _by_column(agents: tuple[str, ...], views: Sequence[GroupView]) -> Iterator[str]:
+def _by_column(agents: tuple[str, ...], views: Sequence[GroupView], confidence: float) -> Iterator[str]:
     same = []
     for column in dict.fromkeys(view.column for view in views[1:]):
         groups = [view for view in views if view.column == column]
-        other = [view for view in groups if _differs(view, views[0])]
+        other = [view for view in groups if set(view.winners) != set(views[0].winners)]
+        clear = [view for view in other if _clearly_others(view, views[0])]
         if not other:
             same.append(column)
             continue
-        most = max(other, key=lambda view: view.contexts)
-        count = f"{len(other)} of {len(groups)} groups {'has' if len(other) == 1 else 'have'}"
-        winners = listed([agents[a] for a in most.winners])
-        yield f"By {column}: {count} clearly other winners than all contexts together, such as {most.name}: {winners}."
+        most = max(clear or other, key=lambda view: view.contexts)
+        example = f"such as {most.name}: {listed([agents[a] for a in most.winners])}"
+        unsure, rest = f"not told apart at {confidence:.0%}", len(other) - len(clear)
+        if not clear:
+            yield f"By {column}: {_count(rest, groups)} other winners than all contexts together, {unsure}, {example}."
+            continue
+        more = f"; {rest} more {_have(rest)} other winners, {unsure}" if rest else ""
+        count = _count(len(clear), groups)
+        yield f"By {column}: {count} clearly other winners than all contexts together, {example}{more}."
     if same:
-        yield f"By {listed(same)}: no group has clearly other winners than all contexts together."
+        yield f"By {listed(same)}: no group has other winners than all contexts together."
 
 
-def _differs(view: GroupView, whole: GroupView) -> bool:
-    """Tell whether an agent wins in nearly all draws here and not overall, or the other way round."""
-    new = any(view.frequency[a] >= _SURE for a in range(len(view.frequency)) if a not in whole.winners)
-    return new or any(view.frequency[a] <= 1 - _SURE for a in whole.winners)
+def _count(some: int, groups: Sequence[GroupView]) -> str:
+    return f"{some} of {len(groups)} groups {_have(some)}"
+
+
+def _have(some: int) -> str:
+    return "has" if some == 1 else "have"
+
+
+def _clearly_others(view: GroupView, whole: GroupView) -> bool:
+    """Tell whether a winner of the group certainly beats a winner overall in the group.
+
+    Two agents that win in both may be on one cycle, in which each beats another: that sets no two groups apart.
+    """
+    return any(
+        _certainly_beats(view, ours, theirs)
+        for ours in view.winners
+        for theirs in whole.winners
+        if ours not in whole.winners or theirs not in view.winners
+    )
+
+
+def _certainly_beats(view: GroupView, first: int, second: int) -> bool:
+    """Tell whether votes say that one agent beats another; of agents that the group does not show, no."""
+    if {first, second} <= set(view.preferences.agents):
+        return any(edge[:2] == (first, second) for edge in view.preferences.edges)
+    place = {agent: a for a, agent in enumerate(view.payoffs.agents)}
+    if first == second or not {first, second} <= set(place):
+        return False
+    low, high = sorted((place[first], place[second]))
+    pair = int(pair_index(np.array(low), np.array(high), len(place)))
+    if view.payoffs.status[pair] != SEEN:
+        return False
+    return view.payoffs.low[pair] > 0 if place[first] == low else view.payoffs.high[pair] < 0
 
 
 def _cycles(agents: tuple[str, ...], whole: GroupView, views: Sequence[GroupView], confidence: float) -> str:

@@ -11,10 +11,10 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Floats, Ints, n_pairs
-from nasheval.feedback.base import Log
 from nasheval.feedback.coverage import Coverage, measure
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.game.solver import solve
+from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.diagnostics import Stage1Diagnostics
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.stage1 import Stage1
@@ -59,6 +59,7 @@ def gather(
     draws: int = 1000,
     seed: int = 0,
     created: str | None = None,
+    voters: Speaks | None = None,
 ) -> ReportData:
     """Gather everything a report shows.
 
@@ -75,8 +76,9 @@ def gather(
         confidence: of intervals and of stability ranges.
         draws: of the bootstrap, a group.
         created: the day to print; None: today.
+        voters: whom intervals speak for, as in `group_payoff`.
     """
-    how = How(regularizer, checked_level(confidence), draws, seed)
+    how = How(regularizer, checked_level(confidence), draws, seed, voters)
     games = _Games.of(stage1, policy, regularizer)
     solved = Solved(games.rows, games.lotteries > _WINNER)
     columns, coverage = grouping_columns(stage1.pseudo, by), measure(stage1.log, rare=_RARE)
@@ -91,8 +93,11 @@ def gather(
         version=version("nasheval"),
         agents=stage1.agents,
         confidence=how.confidence,
-        facts=_facts(stage1.log, coverage),
-        findings=findings(stage1.agents, views, frontier, held_out, how.confidence),
+        facts=_facts(stage1, coverage),
+        findings=findings(
+            stage1.agents, views, frontier, held_out, how.confidence,
+            only_a_ladder=coverage.only_a_ladder, unseen=stage1.pseudo.unseen,
+        ),
         columns=columns,
         groups=views,
         frontier=frontier,
@@ -100,7 +105,7 @@ def gather(
         held_out=held_out,
         settings=tuple((str(name), str(value)) for name, value in (settings or {}).items()),
         notes=tuple(_notes(stage1, columns, games, costs is not None)),
-    )
+    )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,7 +153,8 @@ def _thinning(n: int, K: int, cells: int) -> int:
     return max(1, -(-n * K * K // cells))
 
 
-def _facts(log: Log, coverage: Coverage) -> Facts:
+def _facts(stage1: Stage1, coverage: Coverage) -> Facts:
+    log = stage1.log
     return Facts(
         contexts=log.n_contexts,
         records=log.n_records,
@@ -156,6 +162,10 @@ def _facts(log: Log, coverage: Coverage) -> Facts:
         menus=coverage.n_menus,
         pairs_seen=coverage.pairs_seen,
         pairs=n_pairs(log.n_agents),
+        pairs_bridged=coverage.pairs_bridged,
+        pairs_unknown=coverage.pairs_unknown,
+        only_a_ladder=coverage.only_a_ladder,
+        unseen=stage1.pseudo.unseen,
         design=coverage.design,
         design_reason=coverage.design_reason,
     )
@@ -164,8 +174,7 @@ def _facts(log: Log, coverage: Coverage) -> Facts:
 def _warnings(coverage: Coverage, found: Stage1Diagnostics) -> tuple[str, ...]:
     """Return what both say, as sentences."""
     texts = (*coverage.warnings(), *found.warnings())
-    known = [text for text in texts if not (found.uncovered and "never compared" in text)]  # uncovered pairs: say once
-    said = (f"{text[:1].upper()}{text[1:]}" for text in known)
+    said = (f"{text[:1].upper()}{text[1:]}" for text in texts)
     return tuple(dict.fromkeys(text if text.endswith(".") else f"{text}." for text in said))
 
 

@@ -32,6 +32,8 @@ def trust_of(found: NuisanceDiagnostics, raw: Floats, warnings: tuple[str, ...])
         smallest=smallest,
         floor=float(f"{found.floor:.6g}"),
         clipped_share=round(found.clipped_share, 6),
+        propensity_model=None if found.choice is None else str(found.choice),
+        propensity_check=None if found.check is None else f"{found.check}; {found.check.n_tests} tests together",
         effective=log_histogram(found.effective),
         thinnest=_thinnest(found),
         warnings=warnings,

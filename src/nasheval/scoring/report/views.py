@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
 from nasheval.arrays import Bools, Ints
+from nasheval.feedback.groups import context_groups, is_number, n_values, quarter_groups
+from nasheval.feedback.links import SEEN
 from nasheval.game.regularizers import Regularizer
-from nasheval.payoff.clusters import group_moments
+from nasheval.payoff.bridging import pair_matrix
+from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.cycles import as_cycles, find_cycles
-from nasheval.payoff.groups import context_groups, is_number, n_values, quarter_groups
-from nasheval.payoff.inference import GroupPayoff, group_payoff
+from nasheval.payoff.inference import GroupPayoff, group_payoff, payoffs_by_code
 from nasheval.payoff.pseudo import PseudoOutcomes
-from nasheval.scoring.leaderboard import ALL, Group, standings
+from nasheval.scoring.leaderboard import ALL, Group, Standing, standings
 from nasheval.scoring.report.data import GroupView, Payoffs, Preferences
 from nasheval.scoring.report.numbers import gappy, rounded
 
@@ -41,12 +44,17 @@ class Solved:
 
 @dataclass(frozen=True)
 class How:
-    """How groups are looked at: regulariser of the game, confidence, draws of the bootstrap and their seed."""
+    """How groups are looked at: regulariser of the game, confidence, draws of the bootstrap, their seed, for whom."""
 
     regularizer: Regularizer
     confidence: float
     draws: int
     seed: int
+    voters: Speaks | None = None
+
+    def of_groups(self) -> dict[str, Any]:
+        """Return what `payoffs_by_code` takes."""
+        return {name: getattr(self, name) for name in ("confidence", "draws", "seed", "voters")}
 
 
 def grouping_columns(pseudo: PseudoOutcomes, by: str | Sequence[str] | None) -> tuple[str, ...]:
@@ -61,16 +69,14 @@ def grouping_columns(pseudo: PseudoOutcomes, by: str | Sequence[str] | None) -> 
 
 def whole_view(pseudo: PseudoOutcomes, solved: Solved, how: How) -> GroupView:
     """Return the group of all contexts."""
-    payoff = group_payoff(pseudo, name=ALL, confidence=how.confidence, draws=how.draws, seed=how.seed)
+    payoff = group_payoff(pseudo, name=ALL, **how.of_groups())
     return _view(pseudo, "", np.ones(pseudo.n_contexts, bool), payoff, solved, how)
 
 
 def column_views(pseudo: PseudoOutcomes, column: str, solved: Solved, how: How) -> Iterator[GroupView]:
     """Yield the groups of a column: numbers in their order, other values by their number of contexts."""
     code, names = _largest(*_codes(pseudo, column), pseudo.used)
-    agents = pseudo.fit.log.agents
-    for g, moments in enumerate(group_moments(pseudo, code, len(names), None)):
-        payoff = GroupPayoff(names[g], agents, moments, how.confidence, how.draws, how.seed)
+    for g, payoff in enumerate(payoffs_by_code(pseudo, code, names, **how.of_groups())):
         yield _view(pseudo, column, code == g, payoff, solved, how)
 
 
@@ -106,10 +112,11 @@ def _order(names: list[str]) -> Ints:
 def _view(
     pseudo: PseudoOutcomes, column: str, inside: Bools, payoff: GroupPayoff, solved: Solved, how: How
 ) -> GroupView:
-    log = pseudo.fit.log
+    log = pseudo.fit.log.whole
     found = list(standings(log, [Group(payoff.name, inside, payoff)], how.regularizer))
     order = tuple(log.agents.index(row.agent) for row in found)
-    rows = [found[place] for place in np.argsort(order)]
+    standing = dict(zip(order, found, strict=True))
+    rows = [standing.get(a) or _absent(payoff.name, agent) for a, agent in enumerate(log.agents)]
     here = solved.winners[inside[solved.rows]]
     return GroupView(
         column=column,
@@ -125,23 +132,33 @@ def _view(
         rating=gappy((row.rating for row in rows), 1),
         rating_error=gappy((row.rating_error for row in rows), 1),
         votes=rounded((row.votes for row in rows), 1),
+        bridged=tuple(row.bridged for row in rows),
         payoffs=_payoffs(payoff, order[:SHOWN]),
         preferences=_preferences(payoff, order),
         notes=payoff.notes,
     )
 
 
+def _absent(group: str, agent: str) -> Standing:
+    """Return the standing of an agent without a vote in the group, which no table shows."""
+    nan = float("nan")
+    return Standing(group, agent, 0.0, 0.0, 0.0, 0.0, False, nan, nan, 0.0, 0)
+
+
 def _payoffs(payoff: GroupPayoff, agents: tuple[int, ...]) -> Payoffs:
     first, second = np.triu_indices(len(agents), 1)
     place = np.array(agents, int)[first], np.array(agents, int)[second]
-    votes = np.zeros(payoff.estimate.shape, int)
-    votes[np.triu_indices(len(votes), 1)] = payoff.moments.votes
+    status = payoff.status[place]
+    allowed = [np.where(status == SEEN, np.nan, bound[place]) for bound in payoff.allowed]
     return Payoffs(
-        agents,
-        rounded(payoff.estimate[place]),
-        rounded(payoff.lower[place]),
-        rounded(payoff.upper[place]),
-        tuple(int(count) for count in (votes + votes.T)[place]),
+        agents=agents,
+        estimate=rounded(payoff.estimate[place]),
+        low=rounded(payoff.lower[place]),
+        high=rounded(payoff.upper[place]),
+        votes=tuple(int(count) for count in pair_matrix(payoff.moments.votes, len(payoff.agents))[place]),
+        status=tuple(int(code) for code in status),
+        allowed_low=gappy(allowed[0]),
+        allowed_high=gappy(allowed[1]),
     )
 
 

@@ -85,7 +85,10 @@ function winnerMap(views, chosen) {
 }
 function winnerCell(view, agent) {
   const share = view.won[agent];
-  const tip = `${D.agents[agent]}, ${groupName(view)}\namong the winners at ${percent(share, 1)} of contexts\nlottery of the group ${fixed(view.lottery[agent])}, rating ${whole(view.rating[agent])}`;
+  const standing = view.order.includes(agent)
+    ? `lottery of the group ${fixed(view.lottery[agent])}, rating ${whole(view.rating[agent])}`
+    : "no candidate in the leaderboard of this group: without a vote here";
+  const tip = `${D.agents[agent]}, ${groupName(view)}\namong the winners at ${percent(share, 1)} of contexts\n${standing}`;
   if (share === null) return el("td", { class: "none", text: MISSING, "data-tip": tip });
   return el("td", {
     class: "rate",
@@ -97,7 +100,27 @@ function winnerCell(view, agent) {
 }
 const mean = (views, name, agent) => views.reduce((sum, view) => sum + (view[name][agent] ?? 0), 0) / views.length;
 
-// The payoff matrix of a group; marked where the interval excludes zero.
+// What is known of a pair, as the numbers in Payoffs.status; each but the first has its own mark and words.
+const [SEEN, BRIDGED, UNKNOWN, ELSEWHERE] = [0, 1, 2, 3];
+const MARKS = { [BRIDGED]: "bridged", [UNKNOWN]: "unknown", [ELSEWHERE]: "elsewhere" };
+const KEYS = {
+  [BRIDGED]: "never compared: bridged through other agents",
+  [UNKNOWN]: "nothing connects them",
+  [ELSEWHERE]: "compared elsewhere, not here",
+};
+const tied = (status) => D.facts.unseen !== "model" && (status === BRIDGED || status === UNKNOWN);
+function keyOfStatus(status) {
+  return status === BRIDGED && tied(status) ? "never compared: given as 0, a tie" : KEYS[status];
+}
+function statusInWords(status, low, high) {
+  const allowed = `any transitive voters allow ${interval(low, high)}`;
+  if (status === BRIDGED && tied(status)) return `never compared, given as 0, a tie; ${allowed}`;
+  if (status === BRIDGED) return `bridged: never compared; ${allowed}`;
+  if (status === UNKNOWN) return "unknown: nothing connects them; no vote tells which is better";
+  return `compared elsewhere, not here; ${allowed}`;
+}
+
+// The payoff matrix of a group; underlined where the interval excludes zero, hatched where the pair was not compared.
 function payoffMap(view) {
   const shown = view.payoffs.agents;
   const place = (r, c) => (r * (2 * shown.length - r - 1)) / 2 + c - r - 1;
@@ -119,6 +142,9 @@ function payoffMap(view) {
     { class: "key" },
     el("span", {}, "\u22121 column preferred", el("i", { class: "ramp both" }), "row preferred +1"),
     el("span", {}, el("i", { class: "swatch sure" }), `interval of ${percent(D.confidence)} excludes 0`),
+    ...[BRIDGED, ELSEWHERE, UNKNOWN]
+      .filter((status) => view.payoffs.status.includes(status))
+      .map((status) => el("span", {}, el("i", { class: `swatch ${MARKS[status]}` }), keyOfStatus(status))),
   );
   return [
     heat(
@@ -134,14 +160,21 @@ function payoffMap(view) {
 function payoffCell(view, agent, other, pair, sign) {
   const value = sign * view.payoffs.estimate[pair],
     ends = [sign * view.payoffs.low[pair], sign * view.payoffs.high[pair]].sort((a, b) => a - b);
-  const sure = ends[0] > 0 || ends[1] < 0;
+  const status = view.payoffs.status[pair],
+    sure = status === SEEN && (ends[0] > 0 || ends[1] < 0); // only votes on the pair itself are sure
   const verdict = sure ? `${D.agents[value > 0 ? agent : other]} is preferred` : "not told apart";
-  const tip = `${D.agents[agent]} over ${D.agents[other]}\n${signed(value)} (${interval(...ends)})\n${plural(view.payoffs.votes[pair], "vote")}; ${verdict}`;
+  const allowed = [sign * view.payoffs.allowed_low[pair], sign * view.payoffs.allowed_high[pair]].sort((a, b) => a - b);
+  const ground =
+    status === SEEN
+      ? `${plural(view.payoffs.votes[pair], "vote")}; ${verdict}`
+      : statusInWords(status, ...allowed);
+  const known = status === UNKNOWN ? "" : `${signed(value)} (${interval(...ends)})\n`;
+  const tip = `${D.agents[agent]} over ${D.agents[other]}\n${known}${ground}`;
   const side = value >= 0 ? "pos" : "neg";
   return el("td", {
-    class: sure ? `${side} sure` : side,
+    class: [side, sure ? "sure" : null, MARKS[status]].filter(Boolean).join(" "),
     "--v": Math.min(1, Math.abs(value)),
-    text: signed(value),
+    text: status === UNKNOWN ? "?" : signed(value),
     "data-tip": tip,
     "aria-label": tip.replaceAll("\n", ", "),
   });

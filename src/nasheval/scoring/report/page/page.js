@@ -37,17 +37,22 @@ function drawGroup() {
   const view = chosenView(),
     views = viewsOfColumn();
   for (const node of document.querySelectorAll(".of-group")) node.textContent = titled(view);
+  const absent = D.agents.length - view.order.length;
+  const left = absent ? ` ${plural(absent, "agent")} without a vote here ${absent === 1 ? "is" : "are"} left out.` : "";
   $("leaderboard-lead").textContent =
-    `${plural(view.contexts, "context")}. ${view.winners.length === 1 ? `${D.agents[view.winners[0]]} is the only winner.` : `${view.winners.length} agents share the lottery.`}`;
+    `${plural(view.contexts, "context")}. ${view.winners.length === 1 ? `${D.agents[view.winners[0]]} is the only winner.` : `${view.winners.length} agents share the lottery.`}${left}`;
   fill("leaderboard-table", leaderboard(view));
   fill("winners", ...winnerMap(views, view));
   fill("lotteries", ...lotteryBars(views, view));
   const few =
-    view.payoffs.agents.length < D.agents.length
-      ? ` The first ${view.payoffs.agents.length} of ${D.agents.length} agents.`
+    view.payoffs.agents.length < view.order.length
+      ? ` The first ${view.payoffs.agents.length} of ${view.order.length} agents.`
       : "";
+  const unmet = view.payoffs.status.some((status) => status !== SEEN)
+    ? " Outlined and in italics where the two were not compared here; such a payoff is never certain."
+    : "";
   $("matrix-lead").textContent =
-    `Underlined where the interval, at ${percent(D.confidence)} for all pairs of the group together, excludes 0.${few}`;
+    `Underlined where the interval, at ${percent(D.confidence)} for all pairs of the group together, excludes 0.${unmet}${few}`;
   $("matrix-figure").classList.toggle("wide", view.payoffs.agents.length > 9);
   fill("matrix", ...payoffMap(view));
   drawGraph();
@@ -59,10 +64,12 @@ function drawGraph() {
   const view = chosenView();
   const held = view.preferences.n_cycles
     ? `${plural(view.preferences.n_cycles, "cycle")} ${view.preferences.n_cycles === 1 ? "holds" : "hold"} at ${percent(D.confidence)} confidence`
-    : `No cycle holds at ${percent(D.confidence)} confidence`;
+    : D.facts.only_a_ladder
+      ? "These votes can only tell a ladder: no cycle can be seen"
+      : `No cycle holds at ${percent(D.confidence)} confidence`;
   const few =
-    view.preferences.agents.length < D.agents.length
-      ? ` ${view.preferences.agents.length} of ${D.agents.length} agents.`
+    view.preferences.agents.length < view.order.length
+      ? ` ${view.preferences.agents.length} of ${view.order.length} agents.`
       : "";
   $("graph-lead").textContent = `Preferences that are certain, all pairs together. ${held}.${few}`;
   fitted($("graph"), preferenceGraph(view, state.cycle));

@@ -76,6 +76,16 @@ function leaderboard(view) {
         cell: (row) => whole(view.votes[row.agent]),
         tip: "Comparisons that show the agent",
       },
+      ...(view.bridged.some((count) => count > 0)
+        ? [
+            {
+              label: "Never met",
+              value: of("bridged"),
+              cell: (row) => whole(view.bridged[row.agent]),
+              tip: `Opponents here that the agent was never compared with, in the whole log: ${D.facts.unseen === "model" ? "those payoffs are bridged through others" : "those payoffs are given as 0, a tie"}`,
+            },
+          ]
+        : []),
     ],
     rows,
     { row: (row) => (row.won ? "won" : null), label: "agents" },
@@ -200,22 +210,19 @@ function drawTrust() {
     `${whole(trust.verdicts)} verdicts out of fold: R\u00b2 ${score(trust.r2)}, of it by context ${score(trust.r2_within)}. Bars are two standard errors.`;
   placed("outcome", calibrationPlot("outcome", trust.outcome, "verdict", "linear"), trust.outcome);
   $("propensity-figure").hidden = !trust.propensity;
+  const ground = [trust.propensity_model && `Model: ${trust.propensity_model}`, trust.propensity_check];
+  for (const text of ground.filter(Boolean)) $("overlap-lead").after(el("p", { text: sentence(text) }));
   if (trust.propensity)
     placed("propensity", calibrationPlot("propensity", trust.propensity, "propensity", "log"), trust.propensity);
   $("overlap-lead").textContent =
-    `How likely each record\u2019s menu was to be asked at its context. Smallest ${trust.smallest === null ? "not known" : brief(trust.smallest)}; ${percent(trust.clipped_share, 1)} of records raised to ${brief(trust.floor)}.`;
+    `How likely each record\u2019s menu was to be asked at its context. Smallest ${trust.smallest === null ? "not known" : brief(trust.smallest)}; ${trust.floor ? `${percent(trust.clipped_share, 1)} of records raised to ${brief(trust.floor)} of their menu\u2019s share` : "known, none raised"}.`;
   if (trust.overlap.count.length === 1)
     $("overlap-lead").textContent =
       `Every record\u2019s menu was asked with the same propensity, ${brief(trust.smallest)}.`;
   else if (trust.overlap.count.length)
     fitted(
       $("overlap"),
-      histogramPlot(
-        trust.overlap,
-        "propensity (log scale)",
-        trust.clipped_share > 0 ? { at: trust.floor, name: "floor" } : null,
-        "records",
-      ),
+      histogramPlot(trust.overlap, "propensity (log scale)", null, "records"),
     );
   if (trust.effective.count.length)
     fitted(
@@ -253,6 +260,8 @@ function drawRest() {
     ["records", whole(facts.records)],
     facts.voters === null ? null : ["voters", whole(facts.voters)],
     ["pairs compared", `${whole(facts.pairs_seen)} of ${whole(facts.pairs)}`],
+    facts.pairs_bridged ? [facts.unseen === "model" ? "pairs bridged" : "pairs given as ties", whole(facts.pairs_bridged)] : null,
+    facts.pairs_unknown ? ["pairs that nothing connects", whole(facts.pairs_unknown)] : null,
     ["menus", whole(facts.menus)],
     ["design", facts.design],
   ].filter(Boolean);
