@@ -4,6 +4,9 @@
 nuisances, and compares the mean payoffs' 95% intervals with the truth. One line of JSON is added to the results file
 for each log that is done, and logs that are in it are not done again, so that it may be stopped at any time.
 
+`--worlds arena` does the same for some twenty worlds such as people have them, with the whole log and groups of it; see
+`benchmarks.coverage_arena`. What follows is about `--worlds paper`, the default.
+
 The worlds, each with a seed of its own, their settings taken in turn:
 
 - paper: 500 of the paper's worlds; pairwise, ranking and winner feedback x 1, 3 and 5 voters. Coverage is theirs.
@@ -22,23 +25,20 @@ thirtieth of a standard error (at random points it would be a tenth).
 from __future__ import annotations
 
 import argparse
-import json
-import multiprocessing
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from scipy.stats import binomtest, qmc, t
 
 import nasheval as ne
+from benchmarks.resumable import Row, run
 
 POINTS = 17  # 2^17 contexts that the truth is averaged over
 FAR = 4.0  # standard errors from zero that make a true cycle count
@@ -50,9 +50,6 @@ SETTINGS = {
     "cyclic": [(modality, voters) for voters in (3, 5) for modality in ("pairwise", "ranking")],
 }
 FIRST_SEED = {"paper": 1000, "close": 3000, "cyclic": 5000}
-THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -114,58 +111,6 @@ def pseudo_of(log: ne.Feedback, outcome: str) -> Any:
     return pseudo_outcomes(
         crossfit(log, X, outcome=learner, propensity=choose_propensity("auto", log), fold=make_folds(log, 5, seed=0))
     )
-
-
-def one_thread() -> None:
-    """Keep torch in a worker to one thread, whatever the machine has."""
-    import torch
-
-    torch.set_num_threads(1)
-
-
-# -- all of them ------------------------------------------------------------------------------------------------------
-
-
-def done(path: Path) -> list[Row]:
-    """Return the rows of a results file; a line that was cut short is left out."""
-    rows = []
-    for line in path.read_text().splitlines() if path.exists() else []:
-        try:
-            rows.append(json.loads(line))
-        except json.JSONDecodeError:
-            continue
-    return rows
-
-
-def run(cases: list[Case], path: Path, jobs: int) -> list[Row]:
-    """Study the cases that the results file does not have, and return the rows of all of them."""
-    have = {key(row): row for row in done(path)}
-    missing = [case for case in cases if key(asdict(case)) not in have]
-    for name in THREADS:
-        os.environ[name] = "1"  # workers are started anew and read it
-    with path.open("a") as file, Progress(console=Console(stderr=True)) as progress:
-        if path.stat().st_size and not path.read_text().endswith("\n"):
-            file.write("\n")
-        bar = progress.add_task("logs", total=len(cases), completed=len(cases) - len(missing))
-        for row in studied(missing, jobs):
-            file.write(json.dumps(row) + "\n")
-            file.flush()
-            have[key(row)] = row
-            progress.advance(bar)
-    return [have[key(asdict(case))] for case in cases]
-
-
-def studied(cases: list[Case], jobs: int) -> Iterator[Row]:
-    with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn"), initializer=one_thread) as pool:
-        waiting = [pool.submit(study, case) for case in cases]
-        try:
-            yield from (future.result() for future in as_completed(waiting))
-        finally:
-            pool.shutdown(cancel_futures=True)
-
-
-def key(row: Row) -> tuple[Any, ...]:
-    return tuple(row[name] for name in Case.__dataclass_fields__)
 
 
 # -- what they show ---------------------------------------------------------------------------------------------------
@@ -303,17 +248,27 @@ def table(rows: list[Row]) -> Table:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--logs", type=int, default=500, help="logs of the paper's worlds")
+    parser.add_argument("--worlds", choices=("paper", "arena"), default="paper")
+    parser.add_argument("--logs", type=int, help="logs of the paper's worlds (500), or of each arena (100)")
     parser.add_argument("--more", type=int, default=100, help="logs of the close and of the cyclic worlds")
-    parser.add_argument("--contexts", type=int, default=2000)
+    parser.add_argument("--contexts", type=int, default=2000, help="of a log of the paper's worlds")
     parser.add_argument("--outcome", choices=("voters", "lightgbm"), default="voters")
+    parser.add_argument("--only", default="", help="names of arenas, with commas between them; default: all")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes, of one thread each")
-    parser.add_argument("--results", type=Path, default=Path("build/coverage.jsonl"), help="file that results go to")
+    parser.add_argument("--results", type=Path, help="file that results go to; default build/coverage[-arena].jsonl")
+    parser.add_argument("--markdown", action="store_true", help="print the arenas' tables as markdown")
     options = parser.parse_args()
-    counts = {"paper": options.logs, "close": options.more, "cyclic": options.more}
+    if options.worlds == "arena":
+        from benchmarks.coverage_arena import show
+
+        path = options.results or Path("build/coverage-arena.jsonl")
+        only = [name for name in options.only.split(",") if name]
+        show(only, options.logs or 100, options.outcome, options.jobs, path, markdown=options.markdown)
+        return
+    counts = {"paper": options.logs or 500, "close": options.more, "cyclic": options.more}
     cases = [case for kind in counts for case in plan(kind, counts[kind], options.contexts, options.outcome)]
-    options.results.parent.mkdir(parents=True, exist_ok=True)
-    Console(width=150).print(table(run(cases, options.results, options.jobs)))
+    rows = run(cases, study, options.results or Path("build/coverage.jsonl"), options.jobs)
+    Console(width=150).print(table(rows))
 
 
 if __name__ == "__main__":

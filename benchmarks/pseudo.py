@@ -56,9 +56,9 @@ def fitted(log: ne.Feedback) -> NuisanceFit:
 
 
 def moves(pseudo: PseudoOutcomes) -> int:
-    from nasheval.payoff.diagnostics import _column_moves
+    from nasheval.payoff.moves import column_moves
 
-    return sum(_column_moves(pseudo, f"x{c}").move.size for c in range(4))
+    return sum(column_moves(pseudo, f"x{c}").move.size for c in range(4))
 
 
 def total(pseudo: PseudoOutcomes) -> float:

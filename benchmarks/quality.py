@@ -200,7 +200,7 @@ class Bench:
             float(error),
             metrics.exploitability(case.payoff, lottery),
             metrics.support_f1(lottery, case.lottery),
-            float("nan") if strength is None else strength.strength,
+            float("nan") if strength is None else float(strength.of_pairs(len(j)).mean()),
             spent,
         )
 
