@@ -9,7 +9,7 @@
   prompt; beside it the best single model there, picked by hindsight. Bars: the leaderboard's lottery within 0.05 of
   that model, and at most a third of the agents with more than 0.001 of it.
 
-Contexts are the prompt's text and its dataset or cluster; without the extra `text` the latter alone. Verdicts are taken
+Contexts are the prompt's text and its dataset or length; without the extra `text` the latter alone. Verdicts are taken
 as they are: a preference of AlpacaEval above 1.5 is a win of the model, arena-hard's two orders are two votes of weight
 1/2, and how strongly a judge preferred an answer is left out.
 """
@@ -112,7 +112,7 @@ def can_embed() -> bool:
     return True
 
 
-def table_of(text: list[str], name: str, values: list[str]) -> pa.Table:
+def table_of(text: list[str], name: str, values: list[Any]) -> pa.Table:
     columns = {name: values, **({"text": text} if can_embed() else {})}
     return pa.table(columns)
 
@@ -142,7 +142,7 @@ def arena_hard(folder: Path) -> Star:
                 if (strength := STRENGTHS.get(game["score"])) is not None:
                     z[order, place[row["question_id"]], model] = strength if order else -strength
     texts = [question["turns"][0]["content"] for question in questions]
-    contexts = table_of(texts, "cluster", [question["cluster"] for question in questions])
+    contexts = table_of(texts, "length", [len(text) for text in texts])  # clusters are nearly as many as prompts
     return Star(tuple(path.stem for path in files), contexts, z, REFERENCES["arena_hard"])
 
 
