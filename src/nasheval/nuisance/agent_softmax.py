@@ -5,8 +5,8 @@
 
 where base are shares of the menus, overall or by stratum (`Strata`), and phi(x) is the network form of a context, with
 indicators of the quantile bins of its numbers, hinges at some of their quantiles, and a constant. There are K slopes
-per feature and a few pair terms, not
-one slope per menu; the pair terms say that some groups of agents meet one another more often at some contexts.
+per feature and a few pair terms, not one slope per menu; the pair terms say that some groups of agents meet one another
+more often at some contexts.
 """
 
 from __future__ import annotations

@@ -146,6 +146,19 @@ def _moments(pseudo: PseudoOutcomes, inside: Bools, cluster: Cluster | None, spe
     )
 
 
+def cluster_notes(n_clusters: int, cluster: Cluster, panel: int) -> Iterator[str]:
+    """Say what standard errors rest on, and for whom intervals speak; of group payoffs and of contests alike."""
+    if n_clusters < FEW:
+        yield f"{n_clusters} clusters (by {cluster}): standard errors are rough below {FEW}"
+    if cluster == "voter":
+        yield "few contexts: they are taken as fixed, with voters as clusters"
+    if panel:
+        yield (
+            f"intervals speak for these {panel} voters, not for others like them; voters='population' "
+            "(--voters population) widens them to that"
+        )
+
+
 def _bridged(numbers: Floats, status: Ints, pseudo: PseudoOutcomes) -> Floats:
     """Return numbers of effective clusters, or the like, with those of bridged pairs: the weakest link of a path."""
     if pseudo.bridge is None:

@@ -20,7 +20,7 @@ from nasheval.errors import InputError
 from nasheval.feedback.groups import context_groups
 from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.payoff.bridging import STATUS_NAMES, allowed_by_transitivity, pair_matrix
-from nasheval.payoff.clusters import FEW, Cluster, Moments, Speaks, group_moments
+from nasheval.payoff.clusters import Cluster, Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.cycles import Cycle, as_cycles, find_cycles, signs
 from nasheval.payoff.intervals import (
     checked_level,
@@ -319,15 +319,7 @@ def payoffs_by_code(
 def group_notes(group: GroupPayoff) -> Iterator[str]:
     """Say what a reader should know before trusting the intervals of a group."""
     moments, status = group.moments, group.moments.status
-    if moments.n_clusters < FEW:
-        yield f"{moments.n_clusters} clusters (by {moments.cluster}): standard errors are rough below {FEW}"
-    if moments.cluster == "voter":
-        yield "few contexts: taken as fixed, with voters as clusters"
-    if moments.panel:
-        yield (
-            f"intervals speak for these {moments.panel} voters, not for others like them; "
-            "voters='population' (--voters population) widens them to that"
-        )
+    yield from cluster_notes(moments.n_clusters, moments.cluster, moments.panel)
     absent = [agent for agent, here in zip(group.agents, group.present, strict=True) if not here]
     if absent:
         yield f"no candidates here, without a vote in this group: {_few(absent)}"

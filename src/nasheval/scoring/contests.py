@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import rel_entr
 
 from nasheval.arrays import Bools, Floats, Ints
-from nasheval.payoff.clusters import FEW, Cluster, Moments, Speaks, group_moments
+from nasheval.payoff.clusters import FEW, Cluster, Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.intervals import critical_value, half_widths, known_means
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.scoring.contrasts import Contrasts, against_agents, head_to_head, responses
@@ -91,15 +91,8 @@ class Contest:
 
     def notes(self) -> Iterator[str]:
         """Say what a reader should know before trusting the intervals."""
-        if self.n_clusters < FEW:
-            yield f"{self.n_clusters} clusters (by {self.cluster}): standard errors are rough below {FEW}."
-        if self.cluster == "voter":
-            yield "Few contexts: they are taken as fixed, with voters as clusters."
-        if self.panel:
-            yield (
-                f"Intervals speak for these {self.panel} voters, not for others like them; voters='population' "
-                "(--voters population) widens them to that."
-            )
+        for note in cluster_notes(self.n_clusters, self.cluster, self.panel):
+            yield f"{note[:1].upper()}{note[1:]}."
         a, b = np.triu_indices(len(self.policies), 1)
         for p, q in zip(a, b, strict=True):
             if self.effective[p, q] < FEW and self.error[p, q] > 0:
