@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-# Widths vary (int8 blocks, int32 offsets), so the aliases name what an array holds and leave its width open.
+# Widths vary (int8 blocks, int32 offsets), so the aliases say what an array holds and leave its width open.
 Array = npt.NDArray[Any]
-Floats = npt.NDArray[Any]
-Ints = npt.NDArray[Any]
-Bools = npt.NDArray[Any]
+Floats = npt.NDArray[np.floating[Any]]
+Ints = npt.NDArray[np.integer[Any]]
+Bools = npt.NDArray[np.bool_]
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
