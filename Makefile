@@ -39,13 +39,13 @@ fix: setup
 	$(BIN)/ruff format .
 
 bench: setup
-	$(BIN)/python -m benchmarks.world
-	$(BIN)/python -m benchmarks.ingest
-	$(BIN)/python -m benchmarks.solver --quick
-	$(BIN)/python -m benchmarks.quality --quick --settings pairwise/3
+	$(BIN)/python -m studies world
+	$(BIN)/python -m studies ingest
+	$(BIN)/python -m studies solver-speed --quick
+	$(BIN)/python -m studies quality --quick --settings pairwise/3
 
 studies: setup
-	$(BIN)/nasheval reproduce all --quick --fresh --out build/results
+	$(BIN)/python -m studies all --quick --fresh --out build/results
 
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'

@@ -1,1 +1,1 @@
-"""One file a table or figure of the paper, and the builders of its data."""
+"""Every table and figure of the paper, and every benchmark, by public names of `nasheval` only: `python -m studies`."""

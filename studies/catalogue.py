@@ -1,14 +1,18 @@
-"""All studies, by name."""
+"""Everything that `python -m studies` runs, by name."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from importlib import import_module
+from typing import TYPE_CHECKING
 
-from nasheval.errors import InputError
-from nasheval.studies.study import Study
+from nasheval import InputError
 
-# What each asks, in the order of the paper; its module has the same name.
-NAMES = {
+if TYPE_CHECKING:
+    from studies.harness.study import Study
+
+# What each asks, in the order of the paper; its module in `paper` has the same name.
+STUDIES = {
     "rq1": "equilibrium quality on the simulation: three kinds of feedback, one to five voters, all baselines",
     "ablation": "the same with networks instead of trees",
     "rho": "the same against the strength of the regulariser",
@@ -21,12 +25,42 @@ NAMES = {
     "arena": "how equilibria differ between groups of human votes",
     "orthogonality": "error against injected nuisance error, and against the number of contexts",
 }
+# Their modules in `benchmarks` have the same names, with "_" for "-".
+BENCHMARKS = {
+    "quality": "payoff error, exploitability and CPU seconds of every form, and with nuisances made poor on purpose",
+    "policies": "the learned policy against the exact one, at full size",
+    "coverage": "whether intervals cover and cycles are true, in the paper's worlds and in arenas",
+    "evaluation": "whether held-out evaluation covers, and picks the better policy",
+    "nesting": "whether the held-out score of the correction is honest",
+    "stars": "every model compared with one reference only",
+    "ballots": "rankings on hundreds of menus (WMT16)",
+    "extremes": "few votes, and many agents",
+    "world": "what the simulated world is like",
+    "solver-speed": "the exact solver against other solvers",
+    "predict": "contexts per second of each way to predict",
+    "ingest": "time and memory of reading ten million votes",
+    "arena-scale": "time and memory of fitting an arena release",
+    "memory": "memory of pseudo-outcomes for many contexts and pairs",
+    "commands": "whether the command lines of docs/cli.md work on their data",
+    "highway-log": "what is in the bundled MO-Highway log",
+}
+TOOLS = {
+    "publish": "keep the results of full studies, and write docs/results.md",
+    "build-highway": "build the MO-Highway log from the simulator: hours",
+}
+_TOOL_MODULES = {"publish": "studies.publish", "build-highway": "studies.highway_log.build"}
 
 
 def study(name: str) -> Study:
     """Return a study by its name."""
-    if name not in NAMES:
-        raise InputError(f"There is no study {name!r}; accepted are {', '.join(NAMES)}.")
-    found = import_module(f"nasheval.studies.{name}").STUDY
-    assert isinstance(found, Study)
+    if name not in STUDIES:
+        raise InputError(f"There is no study {name!r}; accepted are {', '.join(STUDIES)}.")
+    found: Study = import_module(f"studies.paper.{name}").STUDY
     return found
+
+
+def program(name: str) -> Callable[[Sequence[str]], None]:
+    """Return what a benchmark or a tool does with its words of the command line."""
+    module = _TOOL_MODULES.get(name) or f"studies.benchmarks.{name.replace('-', '_')}"
+    main: Callable[[Sequence[str]], None] = import_module(module).main
+    return main

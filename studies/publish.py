@@ -1,46 +1,48 @@
-"""Put the results of full studies where they are kept: the package, and docs/results.md.
+"""Put the results of full studies where they are kept: studies/results, and docs/results.md.
 
-`python -m benchmarks.publish [results/]` takes every full study in the folder that `nasheval reproduce` wrote, copies
-its small files to src/nasheval/data/results (which `nasheval reproduce --show` prints) and its figures to docs/figures,
-and writes docs/results.md anew from all results that are kept. Without a folder the page alone is written.
+`python -m studies publish [results/]` takes every full study in the folder that `python -m studies` wrote, copies its
+small files to studies/results (which `python -m studies --show` prints) and its figures to docs/figures, and writes
+docs/results.md anew from all results that are kept. Without a folder the page alone is written.
 """
 
 from __future__ import annotations
 
-import argparse
 import inspect
 import shutil
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
-from nasheval.studies.catalogue import NAMES
-from nasheval.studies.writing import RESULTS, Report, read
+from studies.catalogue import STUDIES
+from studies.harness.options import parser
+from studies.harness.writing import KEPT, RESULTS, Report, read
 
 ROOT = Path(__file__).parents[1]
-KEPT, FIGURES, PAGE = ROOT / "src/nasheval/data/results", ROOT / "docs/figures", ROOT / "docs/results.md"
-REMARKS = ROOT / "benchmarks/remarks"  # what to make of a study, in our own words: NAME.md
+FIGURES, PAGE = ROOT / "docs/figures", ROOT / "docs/results.md"
+REMARKS = ROOT / "studies/remarks"  # what to make of a study, in our own words: NAME.md
 LARGEST = 300_000  # bytes of a file that is kept
 INTRODUCTION = """# Results
 
-Every table and figure of the paper, made again by one command each, ours beside the paper's. `nasheval reproduce NAME`
-runs a study, `nasheval reproduce --show NAME` prints what is below. Claims of the paper are marked reproduced or not,
-bars that we set ourselves met or missed. This page is written by `python -m benchmarks.publish` from the results in the
-package; speed, coverage and memory are in [benchmarks](benchmarks.md).
+Every table and figure of the paper, made again by one command each, ours beside the paper's. `python -m studies NAME`
+runs a study, `python -m studies --show NAME` prints what is below. Claims of the paper are marked reproduced or not,
+bars that we set ourselves met or missed. This page is written by `python -m studies publish` from the results in
+studies/results; speed, coverage and memory are in [benchmarks](benchmarks.md).
 """
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path, nargs="?", help="where nasheval reproduce wrote")
-    options = parser.parse_args()
-    for name in NAMES if options.folder else ():
+def main(words: Sequence[str]) -> None:
+    """Keep the results of a folder, and write the page."""
+    known = parser("publish", __doc__)
+    known.add_argument("folder", type=Path, nargs="?", help="where python -m studies wrote")
+    options = known.parse_args(words)
+    for name in STUDIES if options.folder else ():
         if (options.folder / name / RESULTS).exists():
             keep(name, options.folder / name)
     PAGE.write_text(page(), encoding="utf-8")
 
 
 def keep(name: str, folder: Path) -> None:
-    """Copy what is small of one study's results into the package, and its figures into the docs."""
+    """Copy what is small of one study's results into studies/results, and its figures into the docs."""
     assert not read(folder).settings["quick"], f"{folder} holds the small version"
     shutil.rmtree(KEPT / name, ignore_errors=True)
     (KEPT / name).mkdir(parents=True)
@@ -56,13 +58,13 @@ def keep(name: str, folder: Path) -> None:
 
 def page() -> str:
     """Return docs/results.md."""
-    kept = [read(KEPT / name) for name in NAMES if (KEPT / name / RESULTS).exists()]
+    kept = [read(KEPT / name) for name in STUDIES if (KEPT / name / RESULTS).exists()]
     return "\n".join([INTRODUCTION, *(section(report) for report in kept)])
 
 
 def section(report: Report) -> str:
     """Return one study: what was done, what came out, what to make of it."""
-    module = import_module(f"nasheval.studies.{report.name}")
+    module = import_module(f"studies.paper.{report.name}")
     remarks = REMARKS / f"{report.name}.md"
     head, _, body = report.markdown().partition("\n\n")
     parts = [
@@ -78,7 +80,3 @@ def section(report: Report) -> str:
 def figures_of(name: str) -> list[Path]:
     """Return the figures of a study in the docs."""
     return sorted([*FIGURES.glob(f"{name}.png"), *FIGURES.glob(f"{name}-*.png")])
-
-
-if __name__ == "__main__":
-    main()

@@ -67,6 +67,6 @@ def test_every_public_name_is_in_the_reference():
 
 
 def test_the_results_page_is_what_the_kept_results_say():
-    from benchmarks.publish import page
+    from studies.publish import page
 
     assert (ROOT / "docs/results.md").read_text() == page()

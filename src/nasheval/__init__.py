@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from nasheval.contexts.encoder import ContextEncoder as ContextEncoder
-    from nasheval.contexts.features import prompt_features as prompt_features
-    from nasheval.contexts.language import language_group as language_group
     from nasheval.contexts.text import TextEncoder as TextEncoder
     from nasheval.errors import ConvergenceError as ConvergenceError
     from nasheval.errors import InputError as InputError
@@ -29,6 +27,7 @@ if TYPE_CHECKING:
     from nasheval.feedback.readers.votes import read_votes as read_votes
     from nasheval.feedback.world import SyntheticWorld as SyntheticWorld
     from nasheval.game.costs import SoftBudget as SoftBudget
+    from nasheval.game.gaps import gap as gap
     from nasheval.game.regularizers import L2 as L2
     from nasheval.game.regularizers import Entropy as Entropy
     from nasheval.game.solver import Solution as Solution
@@ -72,12 +71,11 @@ _HOMES = {
     "baselines": "nasheval.policy.baselines",
     "datasets": "nasheval.feedback.datasets",
     "evaluate": "nasheval.scoring.evaluate",
-    "language_group": "nasheval.contexts.language",
+    "gap": "nasheval.game.gaps",
     "load": "nasheval.estimator",
     "metrics": "nasheval.scoring.metrics",
     "partition": "nasheval.feedback.partition",
     "plots": "nasheval.scoring.plots",
-    "prompt_features": "nasheval.contexts.features",
     "read_rankings": "nasheval.feedback.readers.rankings",
     "read_scores": "nasheval.feedback.readers.scores",
     "read_votes": "nasheval.feedback.readers.votes",

@@ -1,1 +1,1 @@
-"""Speed and quality, measured: `python -m benchmarks.NAME`."""
+"""Speed, memory and coverage, measured; each file has a `main` that `python -m studies NAME` calls."""

@@ -1,6 +1,6 @@
 """Rankings on hundreds of menus: WMT16 English-Finnish, 2,624 real ballots of 5 to 13 of 13 translation systems.
 
-`python -m benchmarks.ballots [--halves 20] [--jobs 2]` fits random halves of wmt16 (under $NASHEVAL_DATA) with default
+`python -m studies ballots [--halves 20] [--jobs 2]` fits random halves of wmt16 (under $NASHEVAL_DATA) with default
 settings and prints, against the other half:
 
 - the error (RMSE over the 78 pairs) of the group's payoffs and of plain pair means of the same half, and their ratio;
@@ -8,8 +8,9 @@ settings and prints, against the other half:
 - exploitability, the most that one system wins against it by the other half's plain means, of the leaderboard's lottery
   and of the system with the best mean score of the same half. Bar: the paired difference over halves is not
   significantly above zero. Halves overlap, so that its standard error is a rough one.
-- CPU seconds of the fit, the report, the diagnostics and predict_proba at the other half's sentences, on the first half
-  (`--timed 0` for none). Bar: the last three together take no longer than the fit.
+- CPU seconds of the fit, the report (by the command line, its start included), the diagnostics and predict_proba at the
+  other half's sentences, on the first half (`--timed 0` for none). Bar: the last three together take no longer than the
+  fit.
 
 Halves are of sentences, not of ballots: about three judges rank the translations of one sentence, and a sentence in
 both halves would let each foretell the other. The sentence is the context; the one column that the file has to tell of
@@ -18,15 +19,14 @@ it is its place in the test set, so that sentences of one document are neighbour
 
 from __future__ import annotations
 
-import argparse
 import os
+import subprocess
+import sys
 import tempfile
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -34,24 +34,16 @@ import pyarrow.compute as pc
 import pyarrow.csv
 
 import nasheval as ne
-from benchmarks.resumable import Row, run
-from benchmarks.tables import print_table
-from nasheval.studies.files import data_folder
+from studies.arrays import Array
+from studies.harness.files import data_folder
+from studies.harness.options import add_run_options, parser
+from studies.harness.rows import Row
+from studies.harness.running import labelled, run_cells
+from studies.harness.study import Cell
+from studies.harness.tables import print_table
 
 FILE = "wmt16/wmt16.eng-fin.csv"
 BAR = 1.35
-
-Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One random half; `sentences` is how many of them are used in all, 0 for all; `outcome` of the estimator."""
-
-    half: int
-    outcome: str
-    sentences: int
-    timed: bool
 
 
 @cache
@@ -74,25 +66,28 @@ def ballots(path: Path) -> ne.Feedback:
     )
 
 
-def split(log: ne.Feedback, case: Case) -> tuple[ne.Feedback, ne.Feedback]:
+def split(log: ne.Feedback, cell: Cell) -> tuple[ne.Feedback, ne.Feedback]:
     """Return two random halves of the sentences, or of some of them."""
-    order = np.random.default_rng(case.half).permutation(log.n_contexts)
-    order = order[: case.sentences] if case.sentences else order
+    order = np.random.default_rng(cell["half"]).permutation(log.n_contexts)
+    order = order[: cell["sentences"]] if cell["sentences"] else order
     return log[np.sort(order[: len(order) // 2])], log[np.sort(order[len(order) // 2 :])]
 
 
 # -- one half ---------------------------------------------------------------------------------------------------------
 
 
-def study(case: Case) -> Row:
-    """Return errors and exploitabilities of one half against the other, and CPU times if the case is timed."""
+def study(cell: Cell) -> list[Row]:
+    """Return errors and exploitabilities of one half against the other, and CPU times if the cell is timed.
+
+    Settings: half, outcome (of the estimator), sentences (that are used in all, 0 for all), timed.
+    """
     start = time.process_time()
-    first, other = split(ballots(data_folder() / FILE), case)
+    first, other = split(ballots(data_folder() / FILE), cell)
     plain, yardstick = (np.nan_to_num(log.pair_counts.margin) for log in (first, other))
     begun = time.process_time()
     # the second stage and the policy are made for the timing only: group means rest on neither
-    stage = "corrected" if case.timed else "none"
-    model = ne.NashEval(outcome=case.outcome, second_stage=stage, n_jobs=1, device="cpu", verbose=False).fit(first)
+    stage = "corrected" if cell["timed"] else "none"
+    model = ne.NashEval(outcome=cell["outcome"], second_stage=stage, n_jobs=1, device="cpu", verbose=False).fit(first)
     fit = time.process_time() - begun
     group = model.payoff_interval()
     low, high = group.interval(simultaneous=False)
@@ -100,7 +95,6 @@ def study(case: Case) -> Row:
     lottery = np.asarray(group.equilibrium(model.regularizer).lottery)
     best = int(plain.mean(axis=1).argmax())
     row = {
-        **asdict(case),
         "menus": len(first.menus),
         "ballots": first.n_records,
         "error": rmse(group.estimate, yardstick),
@@ -112,7 +106,8 @@ def study(case: Case) -> Row:
         "best": first.agents[best],
         "fit": fit,
     }
-    return {**row, **(timed(model, other) if case.timed else {}), "seconds": round(time.process_time() - start, 2)}
+    spent = timed(model, other) if cell["timed"] else {}
+    return [{**row, **spent, "seconds": round(time.process_time() - start, 2)}]
 
 
 def rmse(estimate: Array, truth: Array) -> float:
@@ -122,12 +117,12 @@ def rmse(estimate: Array, truth: Array) -> float:
 
 def timed(model: ne.NashEval, other: ne.Feedback) -> Row:
     """Return CPU seconds of what people do with a fitted model."""
-    from nasheval.scoring.report import gather, write_report
 
     def write() -> None:
         with tempfile.TemporaryDirectory() as folder:
-            data = gather(model.stage1_, regularizer=model.regularizer, policy=model.policy_)
-            write_report(data, Path(folder) / "report.html")
+            model.save(Path(folder) / "model")
+            words = ["-m", "nasheval", "report", "model", "-o", "report.html"]
+            subprocess.run([sys.executable, *words], cwd=folder, check=True, capture_output=True)
 
     steps = {
         "predict": lambda: model.predict_proba(other.contexts),
@@ -136,11 +131,17 @@ def timed(model: ne.NashEval, other: ne.Feedback) -> Row:
     }
     seconds = {}
     for name, step in steps.items():
-        start = time.process_time()
+        start = cpu_seconds()
         step()
-        seconds[name] = time.process_time() - start
+        seconds[name] = cpu_seconds() - start
         print(f"{name}: {seconds[name]:.1f} CPU seconds", flush=True)
     return seconds
+
+
+def cpu_seconds() -> float:
+    """Return the CPU seconds of this process and of those that it started."""
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 # -- what they show ---------------------------------------------------------------------------------------------------
@@ -177,22 +178,20 @@ def summary_lines(rows: list[Row]) -> Iterator[list[str]]:
                    f"the fit's {row['fit']:.1f}", "yes" if sum(steps) <= row["fit"] else "NO"]  # fmt: skip
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--halves", type=int, default=20)
-    parser.add_argument("--sentences", type=int, default=0, help="use this many sentences in all; 0: all 875")
-    parser.add_argument(
-        "--timed", type=int, default=1, help="halves on which report, diagnostics and predict are timed"
-    )
-    parser.add_argument("--outcome", choices=("voters", "lightgbm"), default="voters")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes, of one thread each")
-    parser.add_argument("--results", type=Path, default=Path("build/ballots.jsonl"), help="file that results go to")
-    parser.add_argument("--markdown", action="store_true", help="print tables as markdown")
-    options = parser.parse_args()
+def main(words: Sequence[str]) -> None:
+    known = parser("ballots", __doc__)
+    known.add_argument("--halves", type=int, default=20)
+    known.add_argument("--sentences", type=int, default=0, help="use this many sentences in all; 0: all 875")
+    known.add_argument("--timed", type=int, default=1, help="halves on which report, diagnostics and predict are timed")
+    known.add_argument("--outcome", choices=("voters", "lightgbm"), default="voters")
+    add_run_options(known, "build/ballots.jsonl")
+    known.add_argument("--markdown", action="store_true", help="print tables as markdown")
+    options = known.parse_args(words)
     if not (data_folder() / FILE).exists():
         raise SystemExit(f"Skipped: there is no {FILE} in {data_folder()}; set NASHEVAL_DATA to where it lies.")
-    cases = [Case(h, options.outcome, options.sentences, h < options.timed) for h in range(options.halves)]
-    rows = run(cases, study, options.results, options.jobs)
+    common = {"outcome": options.outcome, "sentences": options.sentences}
+    cells = [Cell.of(half=half, **common, timed=half < options.timed) for half in range(options.halves)]
+    rows = labelled(run_cells(study, cells, options.results, jobs=options.jobs, skip_failures=True))
     if not rows:
         raise SystemExit("No half was done.")
     print_table(
@@ -200,7 +199,3 @@ def main() -> None:
     )
     summary = list(summary_lines(rows))
     print_table(f"Over {len(rows)} halves", ("what", "value", "bar", "met"), summary, markdown=options.markdown)
-
-
-if __name__ == "__main__":
-    main()

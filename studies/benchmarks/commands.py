@@ -1,25 +1,28 @@
 """Do the command lines of docs/cli.md work on the data they are for, and how long do they take?
 
-`python -m benchmarks.commands [--keep FOLDER] [--only oa,beans]` runs every command line there that names
+`python -m studies commands [--keep FOLDER] [--only oa,beans]` runs every command line there that names
 `$NASHEVAL_DATA`, or a model that one of those wrote, in an empty folder, in order, and prints its seconds and exit
 status. NASHEVAL_DATA is the folder of the data, by default ../shared/data.
 """
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.console import Console
 from rich.table import Table
 
-ROOT = Path(__file__).parents[1]
+from studies.harness.files import data_folder
+from studies.harness.options import parser
+
+ROOT = Path(__file__).parents[2]
 WORDS = 60  # characters of a command line that are shown
 
 
@@ -30,11 +33,11 @@ def command_lines(page: str) -> list[str]:
     return [re.sub(r"\s+", " ", line) for block in lines for line in block if line.startswith("nasheval ")]
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--keep", type=Path, help="folder for models, reports and what was printed")
-    parser.add_argument("--only", default="", help="model folders, with commas, such as oa,beans")
-    options = parser.parse_args()
+def main(words: Sequence[str]) -> None:
+    known = parser("commands", __doc__)
+    known.add_argument("--keep", type=Path, help="folder for models, reports and what was printed")
+    known.add_argument("--only", default="", help="model folders, with commas, such as oa,beans")
+    options = known.parse_args(words)
     lines = command_lines((ROOT / "docs" / "cli.md").read_text())
     wanted = options.only.split(",") if options.only else [""]
     lines = [line for line in lines if any(f"{name}/" in line for name in wanted)]
@@ -47,7 +50,7 @@ def run(lines: list[str], folder: Path) -> int:
     """Run command lines in a folder; return how many failed."""
     folder.mkdir(parents=True, exist_ok=True)
     here = {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
-    data = Path(os.environ.get("NASHEVAL_DATA") or ROOT.parent / "shared" / "data").absolute()
+    data = data_folder().absolute()
     shown, failed = Table("command", "seconds", "status"), 0
     for number, line in enumerate(lines):
         start = time.perf_counter()
@@ -63,7 +66,3 @@ def run(lines: list[str], folder: Path) -> int:
             print(done.stdout[-2000:], file=sys.stderr)
     Console(width=100).print(shown)
     return failed
-
-
-if __name__ == "__main__":
-    main()

@@ -1,11 +1,11 @@
 """Do the intervals cover what they say, and are cycles found where they are and nowhere else?
 
-`python -m benchmarks.coverage [--jobs 16] [--results coverage.jsonl]` simulates logs of 2,000 contexts, estimates both
+`python -m studies coverage [--jobs 16] [--results coverage.jsonl]` simulates logs of 2,000 contexts, estimates both
 nuisances, and compares the mean payoffs' 95% intervals with the truth. One line of JSON is added to the results file
 for each log that is done, and logs that are in it are not done again, so that it may be stopped at any time.
 
 `--worlds arena` does the same for some twenty worlds such as people have them, with the whole log and groups of it; see
-`benchmarks.coverage_arena`. What follows is about `--worlds paper`, the default.
+`studies.benchmarks.coverage_arena`. What follows is about `--worlds paper`, the default.
 
 The worlds, each with a seed of its own, their settings taken in turn:
 
@@ -24,21 +24,23 @@ thirtieth of a standard error (at random points it would be a tenth).
 
 from __future__ import annotations
 
-import argparse
-import os
 import time
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import permutations
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
-from scipy.stats import binomtest, qmc, t
+from scipy.stats import qmc, t
 
 import nasheval as ne
-from benchmarks.resumable import Row, run
+from studies.benchmarks.shares import exact_interval
+from studies.harness.options import add_run_options, parser
+from studies.harness.rows import Row
+from studies.harness.running import labelled, run_cells
+from studies.harness.study import Cell
 
 POINTS = 17  # 2^17 contexts that the truth is averaged over
 FAR = 4.0  # standard errors from zero that make a true cycle count
@@ -52,65 +54,39 @@ SETTINGS = {
 FIRST_SEED = {"paper": 1000, "close": 3000, "cyclic": 5000}
 
 
-@dataclass(frozen=True)
-class Case:
-    """One log to simulate."""
-
-    kind: str
-    seed: int
-    modality: str
-    voters: int
-    contexts: int
-    outcome: str
-
-
-def plan(kind: str, logs: int, contexts: int, outcome: str) -> Iterator[Case]:
+def plan(kind: str, logs: int, contexts: int, outcome: str) -> Iterator[Cell]:
+    """Yield the logs to simulate."""
     for i in range(logs):
         modality, voters = SETTINGS[kind][i % len(SETTINGS[kind])]
-        yield Case(kind, FIRST_SEED[kind] + i, modality, voters, contexts, outcome)
+        drawn = {"kind": kind, "seed": FIRST_SEED[kind] + i, "modality": modality, "voters": voters}
+        yield Cell.of(**drawn, contexts=contexts, outcome=outcome)
 
 
 # -- one log ----------------------------------------------------------------------------------------------------------
 
 
-def study(case: Case) -> Row:
-    """Return a case with its truth, estimates, intervals and certain winners, all over pairs j < k."""
-    from nasheval.payoff.inference import group_payoff
-
+def study(cell: Cell) -> list[Row]:
+    """Return the truth, estimates, intervals and certain winners of one log, all over pairs j < k."""
     start = time.process_time()
-    world = ne.SyntheticWorld(seed=case.seed, amplitudes=AMPLITUDES[case.kind])
-    log = world.feedback(case.modality, voters=case.voters, n=case.contexts)
+    world = ne.SyntheticWorld(seed=cell["seed"], amplitudes=AMPLITUDES[cell["kind"]])
+    log = world.feedback(cell["modality"], voters=cell["voters"], n=cell["contexts"])
     everywhere = qmc.Sobol(world.dim, scramble=False).random_base2(POINTS)
-    truth = world.payoff(everywhere, case.modality, voters=case.voters).mean(axis=0)
-    group = group_payoff(pseudo_of(log, case.outcome), confidence=CONFIDENCE)
+    truth = world.payoff(everywhere, cell["modality"], voters=cell["voters"]).mean(axis=0)
+    options = {"aggregator": ne.Mean(), "second_stage": "none", "n_jobs": 1, "device": "cpu", "verbose": False}
+    group = ne.NashEval(outcome=cell["outcome"], **options).fit(log).payoff_interval(confidence=CONFIDENCE)
     alone, together = group.interval(simultaneous=False), (group.lower, group.upper)
     j, k = np.triu_indices(len(truth), 1)
     beats = group.beats()
     numbers = {"truth": truth, "estimate": group.estimate, "error": group.error}
     inside = {"alone": alone, "together": together}
-    return {
-        **asdict(case),
+    row = {
         **{name: np.round(values[j, k], 6).tolist() for name, values in numbers.items()},
         **{name: ((low <= truth) & (truth <= high))[j, k].tolist() for name, (low, high) in inside.items()},
         "sign": (beats[j, k].astype(int) - beats[k, j].astype(int)).tolist(),
         "cycles": [[group.agents.index(agent) for agent in cycle.agents] for cycle in group.cycles()],
         "seconds": round(time.process_time() - start, 2),
     }
-
-
-def pseudo_of(log: ne.Feedback, outcome: str) -> Any:
-    """Return the pseudo-outcomes of a log with estimated nuisances, five folds."""
-    from nasheval.nuisance.crossfit import crossfit, make_folds
-    from nasheval.nuisance.learners import Features
-    from nasheval.nuisance.outcome import choose_outcome
-    from nasheval.nuisance.propensity import choose_propensity
-    from nasheval.payoff.pseudo import pseudo_outcomes
-
-    X = Features.of(ne.ContextEncoder.fit(log.contexts), log.contexts)
-    learner = choose_outcome(outcome, tune="trees" if outcome == "lightgbm" else None)
-    return pseudo_outcomes(
-        crossfit(log, X, outcome=learner, propensity=choose_propensity("auto", log), fold=make_folds(log, 5, seed=0))
-    )
+    return [row]
 
 
 # -- what they show ---------------------------------------------------------------------------------------------------
@@ -139,8 +115,7 @@ class Share:
 
     def exact(self) -> tuple[float, float]:
         """Return the exact binomial 99% interval, as if all trials were independent."""
-        found = binomtest(self.hits, self.trials).proportion_ci(0.99, method="exact")
-        return float(found.low), float(found.high)
+        return exact_interval(self.hits, self.trials)
 
     def clustered(self) -> tuple[float, float]:
         """Return the 99% interval that takes a log as a cluster of trials."""
@@ -178,20 +153,19 @@ def together(name: str, rows: Iterable[Row], bar: str = "") -> Share:
 def margins(row: Row, name: str = "truth") -> np.ndarray:
     """Return pairs as a (K, K) matrix, antisymmetric."""
     K = round((1 + np.sqrt(1 + 8 * len(row[name]))) / 2)
-    found, (j, k) = np.zeros((K, K)), np.triu_indices(K, 1)
-    found[j, k], found[k, j] = row[name], -np.array(row[name])
-    return found
+    matrix, (j, k) = np.zeros((K, K)), np.triu_indices(K, 1)
+    matrix[j, k], matrix[k, j] = row[name], -np.array(row[name])
+    return matrix
 
 
-def edges(cycle: list[int]) -> list[tuple[int, int]]:
+def edges(cycle: Sequence[int]) -> list[tuple[int, int]]:
     return list(zip(cycle, [*cycle[1:], cycle[0]], strict=True))
 
 
 def true_cycles(row: Row) -> list[list[int]]:
-    """Return the cycles of the true mean payoffs."""
-    from nasheval.payoff.cycles import find_cycles
-
-    return [list(cycle) for cycle in find_cycles(margins(row) > 0)]
+    """Return the cycles of three of the true mean payoffs; where all pairs differ from 0, no others are minimal."""
+    beats = margins(row) > 0
+    return [list(c) for c in permutations(range(len(beats)), 3) if c[0] == min(c) and all(beats[e] for e in edges(c))]
 
 
 def clear_cycles(row: Row) -> list[list[int]]:
@@ -246,30 +220,26 @@ def table(rows: list[Row]) -> Table:
     return shown
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--worlds", choices=("paper", "arena"), default="paper")
-    parser.add_argument("--logs", type=int, help="logs of the paper's worlds (500), or of each arena (100)")
-    parser.add_argument("--more", type=int, default=100, help="logs of the close and of the cyclic worlds")
-    parser.add_argument("--contexts", type=int, default=2000, help="of a log of the paper's worlds")
-    parser.add_argument("--outcome", choices=("voters", "lightgbm"), default="voters")
-    parser.add_argument("--only", default="", help="names of arenas, with commas between them; default: all")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes, of one thread each")
-    parser.add_argument("--results", type=Path, help="file that results go to; default build/coverage[-arena].jsonl")
-    parser.add_argument("--markdown", action="store_true", help="print the arenas' tables as markdown")
-    options = parser.parse_args()
+def main(words: Sequence[str]) -> None:
+    known = parser("coverage", __doc__)
+    known.add_argument("--worlds", choices=("paper", "arena"), default="paper")
+    known.add_argument("--logs", type=int, help="logs of the paper's worlds (500), or of each arena (100)")
+    known.add_argument("--more", type=int, default=100, help="logs of the close and of the cyclic worlds")
+    known.add_argument("--contexts", type=int, default=2000, help="of a log of the paper's worlds")
+    known.add_argument("--outcome", choices=("voters", "lightgbm"), default="voters")
+    known.add_argument("--only", default="", help="names of arenas, with commas between them; default: all")
+    add_run_options(known, "build/coverage[-arena].jsonl")
+    known.add_argument("--markdown", action="store_true", help="print the arenas' tables as markdown")
+    options = known.parse_args(words)
+    ending = "-arena" if options.worlds == "arena" else ""
+    path = Path(str(options.results).replace("[-arena]", ending))
     if options.worlds == "arena":
-        from benchmarks.coverage_arena import show
+        from studies.benchmarks.coverage_arena import show
 
-        path = options.results or Path("build/coverage-arena.jsonl")
         only = [name for name in options.only.split(",") if name]
         show(only, options.logs or 100, options.outcome, options.jobs, path, markdown=options.markdown)
         return
     counts = {"paper": options.logs or 500, "close": options.more, "cyclic": options.more}
-    cases = [case for kind in counts for case in plan(kind, counts[kind], options.contexts, options.outcome)]
-    rows = run(cases, study, options.results or Path("build/coverage.jsonl"), options.jobs)
+    cells = [cell for kind in counts for cell in plan(kind, counts[kind], options.contexts, options.outcome)]
+    rows = labelled(run_cells(study, cells, path, jobs=options.jobs, skip_failures=True))
     Console(width=150).print(table(rows))
-
-
-if __name__ == "__main__":
-    main()

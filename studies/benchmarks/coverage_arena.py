@@ -1,13 +1,13 @@
-"""Coverage, false claims and propensity warnings in the arenas of `benchmarks.worlds`, with default settings.
+"""Coverage, false claims and propensity warnings in the arenas of `studies.benchmarks.worlds`, with default settings.
 
-`python -m benchmarks.coverage --worlds arena [--logs 100] [--only star-6,chain-5]`. Of each log:
+`python -m studies coverage --worlds arena [--logs 100] [--only star-6,chain-5]`. Of each log:
 
 - pairs: 95% intervals of single pairs that were compared, over the whole log; of those with 20 votes or more; and of
   the selected pairs alone.
 - there: the same for the selected pairs in the group where they are asked most (fi, or the edges of `length`).
 - groups: all compared pairs in all groups. bridged: pairs that were never compared.
 - together: whether the simultaneous intervals of the whole log hold all at once.
-- evaluate: intervals of `scoring.heldout.score` between policies that always play one agent: the agents of the two
+- evaluate: intervals of `ne.evaluate` between policies that always play one agent: the agents of the two
   selected pairs with the closest true payoffs. A false "beats" is one whose true value is not positive.
 - false beats and false cycles of the group's payoffs, whole log.
 - whether the propensity warning fires; and, where pairs are selected by the context, the same with
@@ -21,17 +21,22 @@ binomial 99% interval, which must not lie above 0.05.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from scipy.stats import binomtest, t
+from scipy.stats import t
 
-from benchmarks.resumable import Row, run
-from benchmarks.tables import print_table
-from benchmarks.worlds import WORLDS, Array, Simulated
+import nasheval as ne
+from studies.arrays import Array, Floats
+from studies.benchmarks.shares import exact_interval
+from studies.benchmarks.worlds import WORLDS, Simulated
+from studies.harness.rows import Row
+from studies.harness.running import labelled, run_cells
+from studies.harness.study import Cell
+from studies.harness.tables import print_table
 
 CONFIDENCE = 0.95
 FIRST_SEED = 1000  # smaller ones were looked at while the estimator was built
@@ -47,38 +52,41 @@ HELD_TO_BAR = ("pairs", "selected", "there", "bridged")
 CLAIMS = {"beats": "false beats of evaluate", "edges": "false edges of a group", "cycles": "false cycles"}
 
 
-@dataclass(frozen=True)
-class Case:
-    """One log to simulate."""
-
-    world: str
-    seed: int
-    outcome: str
-
-
 # -- one log ----------------------------------------------------------------------------------------------------------
 
 
-def study(case: Case) -> Row:
+def study(cell: Cell) -> list[Row]:
     """Return what was covered and claimed in one log, as [hits, trials] by measure."""
-    from nasheval.payoff.stage1 import fit_stage1
-
-    start, simulated = time.process_time(), WORLDS[case.world](case.seed)
-    stage1 = fit_stage1(simulated.log, outcome=case.outcome, second_stage="none")
-    fitted = time.process_time()
+    start, simulated = time.process_time(), WORLDS[cell["world"]](cell["seed"])
+    model = fitted(simulated.log, outcome=cell["outcome"])
+    ended = time.process_time()
     row = {
-        **asdict(case),
-        **covered(stage1.pseudo, simulated),
-        **evaluated(stage1.pseudo, simulated),
-        "warned": propensity_warning(stage1.nuisances),
+        **covered(model, simulated),
+        **evaluated(model, simulated),
+        "warned": propensity_warning(model),
         "random": simulated.random,
-        **forced_marginal(stage1, simulated),
+        **forced_marginal(model, simulated),
     }
-    return {
-        **row,
-        "fit_seconds": round(fitted - start, 2),
-        "seconds": round(time.process_time() - start, 2),
-    }
+    return [{**row, "fit_seconds": round(ended - start, 2), "seconds": round(time.process_time() - start, 2)}]
+
+
+def fitted(log: ne.Feedback, **options: Any) -> ne.NashEval:
+    return ne.NashEval(**options, second_stage="none", n_jobs=1, device="cpu", verbose=False).fit(log)
+
+
+@dataclass(frozen=True)
+class Ready:
+    """Nuisance models that are fitted already, as a learner: for the same contexts and folds."""
+
+    models: Any
+
+    def fit(self, log: object, X: object, train: object, effort: object) -> Any:
+        return self.models
+
+
+def outcomes_of(model: ne.NashEval) -> Ready:
+    """Return the outcome models of a fitted model."""
+    return Ready(model.stage1_.nuisances.outcome_models)
 
 
 def compared(simulated: Simulated) -> Array:
@@ -90,13 +98,11 @@ def counts(inside: Array, which: Array | None = None) -> list[int]:
     return [int(inside.sum()), len(inside)] if which is None else counts(inside[which])
 
 
-def covered(pseudo: Any, simulated: Simulated) -> Row:
+def covered(model: ne.NashEval, simulated: Simulated) -> Row:
     """Return coverage of pairs over the whole log and in groups, false edges and false cycles, and widths."""
-    from nasheval.payoff.inference import group_payoff
-
     upper, seen = np.triu_indices(simulated.log.n_agents, 1), compared(simulated)
     chosen = simulated.selected & seen if len(simulated.selected) else np.zeros(len(seen), bool)
-    group, truth = group_payoff(pseudo, confidence=CONFIDENCE), simulated.truth["all"]
+    group, truth = model.payoff_interval(confidence=CONFIDENCE), simulated.truth["all"]
     low, high = (side[upper] for side in group.interval(simultaneous=False))
     inside = (low <= truth[upper]) & (truth[upper] <= high)
     which = {
@@ -110,49 +116,55 @@ def covered(pseudo: Any, simulated: Simulated) -> Row:
     row["width"] = {name: round(float(values.mean()), 4) for name, values in width.items() if len(values)}
     together = (group.lower <= truth) & (truth <= group.upper)
     row["together"] = [int(together[upper][seen].all()), 1]
-    beats = group.beats()
-    row["edges"] = [int((beats & (truth <= 0)).any()), 1]
-    row["cycles"] = [int(has_false_cycle(beats, truth)), 1]
+    row["edges"] = [int((group.beats() & (truth <= 0)).any()), 1]
+    row["cycles"] = [int(has_false_cycle(group, truth)), 1]
     z = (group.estimate - truth)[upper][seen] / group.error[upper][seen]
     row["z"] = [round(float(z.mean()), 4), round(float(z.std()), 4)]
-    return {**row, **covered_in_groups(pseudo, simulated, seen, chosen)}
+    return {**row, **covered_in_groups(model, simulated, seen, chosen)}
 
 
-def covered_in_groups(pseudo: Any, simulated: Simulated, seen: Array, chosen: Array) -> Row:
+def covered_in_groups(model: ne.NashEval, simulated: Simulated, seen: Array, chosen: Array) -> Row:
     """Return coverage of compared pairs in all groups, and of selected pairs where they are asked most."""
-    from nasheval.payoff.inference import group_payoff
-
     upper, there, everywhere = np.triu_indices(simulated.log.n_agents, 1), [0, 0], [0, 0]
     for name, members in simulated.inside.items():
         if simulated.log.n_agents >= BIG and name != simulated.there:
             continue
-        low, high = (side[upper] for side in group_payoff(pseudo, members).interval(simultaneous=False))
+        low, high = (side[upper] for side in model.payoff_interval(members).interval(simultaneous=False))
         inside = (low <= simulated.truth[name][upper]) & (simulated.truth[name][upper] <= high)
         everywhere = [a + b for a, b in zip(everywhere, counts(inside, seen), strict=True)]
         there = counts(inside, chosen) if name == simulated.there else there
     return {"there": there, "groups": everywhere}
 
 
-def has_false_cycle(beats: Array, truth: Array) -> bool:
-    """Tell whether a cycle of claims, (K, K), has an edge that is not there."""
-    from nasheval.payoff.cycles import find_cycles
-
-    return any(
-        any(truth[a, b] <= 0 for a, b in zip(cycle, [*cycle[1:], cycle[0]], strict=True))
-        for cycle in find_cycles(beats)
-    )
+def has_false_cycle(group: Any, truth: Array) -> bool:
+    """Tell whether a cycle that a group claims has an edge that is not there."""
+    cycles = [[group.agents.index(agent) for agent in cycle.agents] for cycle in group.cycles()]
+    return any(truth[a, b] <= 0 for cycle in cycles for a, b in zip(cycle, [*cycle[1:], cycle[0]], strict=True))
 
 
-def evaluated(pseudo: Any, simulated: Simulated) -> Row:
+@dataclass(frozen=True)
+class Plays:
+    """A policy that always plays one agent."""
+
+    agents: tuple[str, ...]
+    agent: int
+
+    def predict_proba(self, contexts: Any, *, agents: Sequence[str] | None = None) -> Floats:
+        return np.tile(np.eye(len(self.agents))[self.agent], (len(contexts), 1))
+
+
+def evaluated(model: ne.NashEval, simulated: Simulated) -> Row:
     """Return coverage and false claims of policies that play one agent each, over the log and its groups."""
-    from nasheval.scoring.heldout import score
-
     agents, log = rivals(simulated), simulated.log
-    lotteries = {
-        log.agents[a]: np.broadcast_to(np.eye(log.n_agents)[a], (log.n_contexts, log.n_agents)) for a in agents
-    }
-    by = "language" if "fi" in simulated.inside else None
-    evaluation = score(pseudo, lotteries, by=by, confidence=CONFIDENCE)
+    evaluation = ne.evaluate(
+        {log.agents[agent]: Plays(log.agents, agent) for agent in agents},
+        log,
+        by="language" if "fi" in simulated.inside else None,
+        outcome=outcomes_of(model),
+        propensity=Ready(model.stage1_.nuisances.propensity_models),
+        confidence=CONFIDENCE,
+        verbose=False,
+    )
     truth = simulated.truth["all"][np.ix_(agents, agents)]
     upper = np.triu_indices(len(agents), 1)
     inside = ((evaluation.lower <= truth) & (truth <= evaluation.upper))[upper]
@@ -176,45 +188,33 @@ def rivals(simulated: Simulated) -> list[int]:
 # -- propensities -----------------------------------------------------------------------------------------------------
 
 
-def propensity_warning(fit: Any) -> bool:
+def propensity_warning(model: ne.NashEval) -> bool:
     """Tell whether the diagnostics warn that estimated propensities are off."""
-    from nasheval.nuisance.diagnostics import NuisanceDiagnostics
-
-    diagnostics: Any = NuisanceDiagnostics.of(fit)
-    if hasattr(diagnostics, "check"):
-        return diagnostics.check is not None and bool(diagnostics.check.is_off)
-    return any("ropensities" in text for text in diagnostics.warnings())
+    check = model.diagnostics().nuisances.check
+    return check is not None and bool(check.is_off)
 
 
-def forced_marginal(stage1: Any, simulated: Simulated) -> Row:
+def forced_marginal(model: ne.NashEval, simulated: Simulated) -> Row:
     """Return whether shares of menus, forced on the same outcome models, are warned of, and what they move."""
-    if simulated.random or simulated.propensity is None or simulated.log.records.propensity is not None:
+    if simulated.random or simulated.told is None:
         return {}
-    from nasheval.nuisance.learners import Effort
-    from nasheval.nuisance.marginal import Marginal
-    from nasheval.nuisance.propensity import KnownModels
-
-    fit, log = stage1.nuisances, simulated.log
-    train = np.arange(fit.n_folds)[:, None] != fit.fold[None, :]
-    shares = replace(fit, propensity_models=Marginal().fit(log, fit.X, train, Effort()))
-    exact = replace(fit, propensity_models=KnownModels(simulated.propensity))
+    shares = fitted(simulated.log, outcome=outcomes_of(model), propensity="marginal")
+    exact = fitted(simulated.told, outcome=outcomes_of(model), propensity="known")
     return {"marginal_warned": propensity_warning(shares), **moved(shares, exact, simulated)}
 
 
-def moved(shares: Any, exact: Any, simulated: Simulated) -> Row:
+def moved(shares: ne.NashEval, exact: ne.NashEval, simulated: Simulated) -> Row:
     """Return by how many standard errors the shares move selected means at most, whole log and there.
 
     The outcome models are the same, so that only the means of the corrections differ; the standard error is that of the
     corrections under the true propensities, which make up nearly all of it.
 
     Args:
-        shares: nuisances with shares of menus for propensities.
-        exact: nuisances with the true propensities.
+        shares: a model with shares of menus for propensities.
+        exact: a model with the true propensities.
     """
-    from nasheval.payoff.pseudo import pseudo_outcomes
-
     chosen = np.flatnonzero(simulated.selected & compared(simulated))
-    wrong, right = (pseudo_outcomes(fit).corrections[:, chosen].toarray() for fit in (shares, exact))
+    wrong, right = (model.stage1_.pseudo.corrections[:, chosen].toarray() for model in (shares, exact))
     row = {}
     for label, members in {"all": slice(None), "there": simulated.inside.get(simulated.there, slice(None))}.items():
         error = right[members].std(axis=0, ddof=1) / np.sqrt(len(right[members]))
@@ -250,19 +250,13 @@ class Share:
         """
         shares = self.per_log[:, 0] / self.per_log[:, 1]
         if len(shares) < 2 or shares.std() == 0 or set(self.per_log[:, 1]) == {1.0}:
-            return exact(round(self.value * len(shares)), len(shares))
+            return exact_interval(round(self.value * len(shares)), len(shares))
         half = float(t.ppf(0.995, len(shares) - 1) * shares.std(ddof=1) / np.sqrt(len(shares)))
         return max(self.value - half, 0.0), min(self.value + half, 1.0)
 
     def meets_bar(self) -> bool:
         low, high = self.clustered()
         return low <= BAR[1] and high >= BAR[0]
-
-
-def exact(hits: int, trials: int) -> tuple[float, float]:
-    """Return the exact binomial 99% interval."""
-    interval = binomtest(hits, trials).proportion_ci(0.99, method="exact")
-    return float(interval.low), float(interval.high)
 
 
 def coverage_lines(rows: list[Row]) -> Iterator[list[str]]:
@@ -293,7 +287,7 @@ def claim_lines(rows: list[Row]) -> Iterator[list[str]]:
 
 def rate(hits: int, trials: int, *, most: float = 1.0, least: float = 0.0) -> str:
     """Write a rate with its exact interval, and "NO" where that lies above `most`, or the rate is below `least`."""
-    low, high = exact(hits, trials)
+    low, high = exact_interval(hits, trials)
     miss = " NO" if low > most or hits < least * trials else ""
     return f"{hits / trials:.2f} [{low:.2f}, {high:.2f}]{miss}"
 
@@ -316,9 +310,9 @@ def show(only: list[str], logs: int, outcome: str, jobs: int, path: Path, *, mar
     if unknown:
         raise SystemExit(f"There is no world {unknown[0]!r}; there are {', '.join(WORLDS)}.")
     seeds = range(FIRST_SEED, FIRST_SEED + logs)
-    cases = [Case(world, seed, outcome) for seed in seeds for world in only or WORLDS]
-    rows = run(cases, study, path, jobs)
-    if len(rows) < len(cases):
-        print(f"{len(cases) - len(rows)} of {len(cases)} logs failed; run it again to try them once more.")
+    cells = [Cell.of(world=world, seed=seed, outcome=outcome) for seed in seeds for world in only or WORLDS]
+    rows = labelled(run_cells(study, cells, path, jobs=jobs, skip_failures=True))
+    if len(rows) < len(cells):
+        print(f"{len(cells) - len(rows)} of {len(cells)} logs failed; run it again to try them once more.")
     for title, lines, columns in TABLES:
         print_table(title, columns, list(lines(rows)), markdown=markdown)

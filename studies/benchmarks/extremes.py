@@ -1,6 +1,6 @@
 """Few votes, and many agents: does Stage 1 stay sound?
 
-`python -m benchmarks.extremes [--few] [--many] [--seed 0]` prints
+`python -m studies extremes [--few] [--many] [--seed 0]` prints
 
 - few: 300 votes on 10 agents, one pair a context: how wide the intervals of the mean payoff are and how many of them
   hold the truth, and how far the outcome model is from the truth, beside the pooled margins and beside knowing nothing;
@@ -10,32 +10,29 @@
 
 from __future__ import annotations
 
-import argparse
 import resource
 import time
+from collections.abc import Sequence
 from typing import cast
 
 import numpy as np
 from rich.console import Console
-from rich.progress import Progress
 from rich.table import Table
 from scipy.special import expit
 
 import nasheval as ne
-from nasheval.nuisance.learners import Effort
-from nasheval.payoff.inference import group_payoff
-from nasheval.payoff.stage1 import Stage1, fit_stage1
-from nasheval.policy.ladder import ratings
+from studies.harness.options import parser
+from studies.paper.contest import plug_in_payoffs
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--few", action="store_true")
-    parser.add_argument("--many", action="store_true")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--votes", type=int, default=200_000, help="of `many`, held-out ones included")
-    parser.add_argument("--agents", type=int, default=50, help="of `many`")
-    options = parser.parse_args()
+def main(words: Sequence[str]) -> None:
+    known = parser("extremes", __doc__)
+    known.add_argument("--few", action="store_true")
+    known.add_argument("--many", action="store_true")
+    known.add_argument("--seed", type=int, default=0)
+    known.add_argument("--votes", type=int, default=200_000, help="of `many`, held-out ones included")
+    known.add_argument("--agents", type=int, default=50, help="of `many`")
+    options = known.parse_args(words)
     both = options.few == options.many
     if options.few or both:
         few(options.seed)
@@ -43,18 +40,16 @@ def main() -> None:
         many(options.seed, options.votes, options.agents)
 
 
-def estimated(log: ne.Feedback) -> Stage1:
-    with Progress(console=Console(stderr=True)) as progress:
-        bar = progress.add_task("Stage 1", total=1.0)
-        return fit_stage1(log, effort=Effort(advance=lambda share: progress.advance(bar, share)))
+def estimated(log: ne.Feedback) -> ne.NashEval:
+    return ne.NashEval(n_jobs=1, device="cpu").fit(log)
 
 
 def few(seed: int, votes: int = 300, agents: int = 10) -> None:
     world = ne.SyntheticWorld(seed=seed, agents=agents)
     log = world.feedback("pairwise", voters=3, n=votes, selection="one")
-    stage1 = estimated(log)
+    model = estimated(log)
     truth = world.payoff(world.test_contexts(20_000), "pairwise", voters=3).mean(axis=0)
-    group = group_payoff(stage1.pseudo)
+    group = model.payoff_interval()
     pairs = np.triu_indices(agents, 1)
     shown = Table("what", "value", title=f"{votes} votes, {agents} agents, one pair a context, seed {seed}")
     for simultaneous in (False, True):
@@ -66,7 +61,7 @@ def few(seed: int, votes: int = 300, agents: int = 10) -> None:
     at = world.test_contexts(4096)
     A = world.payoff(at, "pairwise", voters=3)[:, pairs[0], pairs[1]]
     pooled = log.pair_counts.margin[pairs]
-    shown.add_row("payoff RMSE of ours", f"{rmse(stage1.payoffs(at)[:, pairs[0], pairs[1]], A):.3f}")
+    shown.add_row("payoff RMSE of ours", f"{rmse(model.payoff(at)[:, pairs[0], pairs[1]], A):.3f}")
     shown.add_row("payoff RMSE of the pooled margins", f"{rmse(np.nan_to_num(pooled)[None], A):.3f}")
     shown.add_row("payoff RMSE of calling every pair a tie", f"{rmse(0.0, A):.3f}")
     shown.add_row("cycles claimed at 95%", f"{len(group.cycles())}")
@@ -75,8 +70,8 @@ def few(seed: int, votes: int = 300, agents: int = 10) -> None:
         Console(width=110).print(f"[dim]note: {note}[/dim]")
 
 
-def rmse(found: np.ndarray | float, truth: np.ndarray) -> float:
-    return float(np.sqrt(np.mean((found - truth) ** 2)))
+def rmse(estimate: np.ndarray | float, truth: np.ndarray) -> float:
+    return float(np.sqrt(np.mean((estimate - truth) ** 2)))
 
 
 def many(seed: int, votes: int, agents: int) -> None:
@@ -84,12 +79,12 @@ def many(seed: int, votes: int, agents: int) -> None:
     log = world.feedback("pairwise", voters=3, n=votes, selection="one")
     train, test = log.split(0.8, seed=seed)
     start = time.perf_counter()
-    stage1 = estimated(train)
+    model = estimated(train)
     spent = time.perf_counter() - start
     first, second, won = duels(test)
     margin = np.concatenate(
         [
-            stage1.plug_in.predict(stage1.features(test.contexts.slice(at, 10_000)))[
+            plug_in_payoffs(model, test.contexts.slice(at, 10_000))[
                 np.arange(min(10_000, len(won) - at)), first[at : at + 10_000], second[at : at + 10_000]
             ]
             for at in range(0, len(won), 10_000)
@@ -107,8 +102,7 @@ def many(seed: int, votes: int, agents: int) -> None:
         shown.add_row(name, f"{loss:.4f}")
     Console(width=110).print(shown)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
-    strength = stage1.payoff.strength
-    Console().print(f"Stage 1 took {spent:.0f} s; peak memory {peak:.1f} GB; strength {strength and strength.strength}")
+    Console().print(f"Fitting took {spent:.0f} s; peak memory {peak:.1f} GB")
 
 
 def duels(log: ne.Feedback) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -123,7 +117,9 @@ def log_loss(chance: np.ndarray, won: np.ndarray) -> float:
 
 
 def bradley_terry(log: ne.Feedback, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    score = ratings(log, ridge=1.0).score  # a vote's worth of shrinking: without any, small categories overfit
+    score = ne.baselines.ratings(
+        log, ridge=1.0
+    ).score  # a vote's worth of shrinking: without any, small categories overfit
     return cast(np.ndarray, expit(score[first] - score[second]))
 
 
@@ -149,7 +145,3 @@ def world_margin(world: ne.SyntheticWorld, log: ne.Feedback, first: np.ndarray, 
     return np.concatenate(
         [a[np.arange(len(a)), first[i * 2000 :][: len(a)], second[i * 2000 :][: len(a)]] for i, a in enumerate(A)]
     )
-
-
-if __name__ == "__main__":
-    main()

@@ -1,12 +1,12 @@
 """What is in the bundled MO-Highway log: its agents, its judges, its cycles, and how the agents learned.
 
-`python -m benchmarks.highway` prints the tables of docs/highway.md and draws docs/figures/learning-curves.png from the
-files in the package; the simulator is not needed.
+`python -m studies highway-log` prints the tables of docs/highway.md and draws docs/figures/learning-curves.png from the
+files in studies/highway_log/data; the simulator is not needed.
 """
 
 from __future__ import annotations
 
-from importlib.resources import files
+from collections.abc import Sequence
 from pathlib import Path
 
 import matplotlib as mpl
@@ -17,36 +17,33 @@ from rich.console import Console
 from rich.table import Table
 
 import nasheval as ne
-from nasheval.feedback.datasets import HIGHWAY_AGENTS
-from nasheval.studies.highway_agents import AGENTS
+from studies.harness.options import parser
+from studies.highway_log.agents import AGENTS
 
 mpl.use("agg")
 from matplotlib import pyplot as plt
 
-FIGURE = Path(__file__).parents[1] / "docs/figures/learning-curves.png"
+ROOT = Path(__file__).parents[2]
+DATA, FIGURE = ROOT / "studies/highway_log/data", ROOT / "docs/figures/learning-curves.png"
 WINDOW = 1_000  # steps that a point of a learning curve averages over
 COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#000000")
 MEASURES = {"speed": "speed reward a step", "lane": "right-lane reward a step", "collision": "episodes that crash"}
 
 
-def read(name: str) -> pa.Table:
-    with (files("nasheval") / "data" / name).open("rb") as file:
-        return pq.read_table(file)
-
-
-def main() -> None:
+def main(words: Sequence[str]) -> None:
+    parser("highway-log", __doc__).parse_args(words)
     out = Console(width=110)
-    out.print(agents_table(read("highway_episodes.parquet")))
+    out.print(agents_table(pq.read_table(DATA / "episodes.parquet")))
     out.print(cycles_table(ne.datasets.load_highway()))
-    draw(read("highway_curves.parquet"))
-    out.print(f"drawn: {FIGURE.relative_to(Path(__file__).parents[1])}")
+    draw(pq.read_table(DATA / "curves.parquet"))
+    out.print(f"drawn: {FIGURE.relative_to(ROOT)}")
 
 
 def agents_table(episodes: pa.Table) -> Table:
     """Return how each agent drives, over all episodes."""
     shown = Table("agent", "trained on (speed, lane, collision)", "discount", "speed", "right lane", "safe", "steps")
     agent = episodes["agent"].to_numpy()
-    for number, (name, driver) in enumerate(zip(HIGHWAY_AGENTS, AGENTS, strict=True)):
+    for number, (name, driver) in enumerate(zip(ne.datasets.HIGHWAY_AGENTS, AGENTS, strict=True)):
         means = [episodes[column].to_numpy()[agent == number].mean() for column in ("speed", "lane", "safe", "steps")]
         weights = ", ".join(f"{w:g}" for w in driver.weights)
         shown.add_row(name, weights, f"{driver.discount:g}", *(f"{mean:.2f}" for mean in means))
@@ -73,7 +70,7 @@ def draw(curves: pa.Table) -> None:
     window = np.minimum(step // WINDOW, step.max() // WINDOW)
     for ax, (column, label) in zip(axes, MEASURES.items(), strict=True):
         values = curves[column].to_numpy(zero_copy_only=False).astype(float)
-        for number, name in enumerate(HIGHWAY_AGENTS):
+        for number, name in enumerate(ne.datasets.HIGHWAY_AGENTS):
             mine = agent == number
             total, count = np.bincount(window[mine], values[mine]), np.bincount(window[mine])
             ax.plot((np.arange(len(count)) + 0.5) * WINDOW, total / count, color=COLOURS[number], label=name, lw=1.5)
@@ -83,7 +80,3 @@ def draw(curves: pa.Table) -> None:
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=5, frameon=False)
     FIGURE.parent.mkdir(exist_ok=True)
     figure.savefig(FIGURE, dpi=120)
-
-
-if __name__ == "__main__":
-    main()

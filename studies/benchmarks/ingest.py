@@ -1,6 +1,6 @@
 """How long does it take to read ten million votes, and how much memory?
 
-`python -m benchmarks.ingest [--votes 10000000] [--agents 50] [--repeats 3]` writes a Parquet file of votes, reads it
+`python -m studies ingest [--votes 10000000] [--agents 50] [--repeats 3]` writes a Parquet file of votes, reads it
 with `ne.read_votes` and with a plain `pyarrow.parquet.read_table` of the same columns, each in a process of its own,
 turn and turn about, and prints the ratio of the times and the peak memory.
 """
@@ -16,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +25,9 @@ import pyarrow.parquet as pq
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
+
+import nasheval as ne
+from studies.harness.options import parser
 
 COLUMNS = ["model_a", "model_b", "winner", "language", "is_code", "timestamp"]
 MOST_TIMES, MOST_GB = 8.0, 3.0
@@ -60,8 +64,6 @@ def read_plain(path: str) -> int:
 
 
 def read_log(path: str) -> int:
-    import nasheval as ne
-
     log = ne.read_votes(path, context=["language", "is_code"], time="timestamp")
     return log.n_records
 
@@ -71,8 +73,7 @@ READERS = {"pyarrow": read_plain, "nasheval": read_log}
 
 def measured(reader: str, path: str) -> dict[str, float]:
     """Time one read in this process; imports are not counted."""
-    import nasheval.feedback.readers.votes  # noqa: F401
-
+    assert callable(ne.read_votes)  # loads it
     start = time.perf_counter()
     rows = READERS[reader](path)
     seconds = time.perf_counter() - start
@@ -81,19 +82,19 @@ def measured(reader: str, path: str) -> dict[str, float]:
 
 
 def in_own_process(reader: str, path: Path) -> dict[str, float]:
-    command = [sys.executable, "-m", "benchmarks.ingest", "--read", reader, "--file", str(path)]
+    command = [sys.executable, "-m", "studies", "ingest", "--read", reader, "--file", str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return dict(json.loads(done.stdout))
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--votes", type=int, default=10_000_000)
-    parser.add_argument("--agents", type=int, default=50)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--read", choices=READERS, help=argparse.SUPPRESS)
-    parser.add_argument("--file", help=argparse.SUPPRESS)
-    options = parser.parse_args()
+def main(words: Sequence[str]) -> None:
+    known = parser("ingest", __doc__)
+    known.add_argument("--votes", type=int, default=10_000_000)
+    known.add_argument("--agents", type=int, default=50)
+    known.add_argument("--repeats", type=int, default=3)
+    known.add_argument("--read", choices=READERS, help=argparse.SUPPRESS)
+    known.add_argument("--file", help=argparse.SUPPRESS)
+    options = known.parse_args(words)
     if options.read:
         print(json.dumps(measured(options.read, options.file)))
         return
@@ -121,7 +122,3 @@ def report(runs: dict[str, list[dict[str, float]]], votes: int, agents: int, siz
     met = ratio <= MOST_TIMES and peak["nasheval"] <= MOST_GB
     print(f"file {size:.0f} MB; {platform.machine()}, Python {platform.python_version()}, pyarrow {pa.__version__}")
     print(f"bar: at most {MOST_TIMES:.0f} times and {MOST_GB:.0f} GB: {'met' if met else 'MISSED'}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """How close does the learned policy come to the exact one, on the paper's simulation?
 
-`python -m benchmarks.policies [--quick] [--seeds 70-74] [--settings pairwise/3,winner/1] [--outcome voters]
+`python -m studies policies [--quick] [--seeds 70-74] [--settings pairwise/3,winner/1] [--outcome voters]
 [--second-stage corrected] [--paper]` estimates the payoff of every setting (kind of feedback / number of voters), then
 prints the exploitability and the support F1, both against the truth, of the exact and of the learned policy on that
 same payoff, rho = 0.001; what the learned one took to train; and whether it is within 0.015 and 0.03 of the exact one.
@@ -12,7 +12,9 @@ from __future__ import annotations
 import argparse
 import os
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -20,15 +22,10 @@ from rich.progress import Progress
 from rich.table import Table
 
 import nasheval as ne
-from nasheval.game import L2, solve
-from nasheval.payoff.stage1 import fit_stage1
-from nasheval.policy.base import Policy
-from nasheval.policy.exact import ExactPolicy
-from nasheval.policy.learned import LearnedPolicy
-from nasheval.scoring import metrics
+from studies.harness.options import add_simulation_options, parse_seeds, parser
+from studies.paper.simulated import RHO, SETTINGS
 
-SETTINGS = tuple(f"{modality}/{voters}" for modality in ("pairwise", "ranking", "winner") for voters in (1, 3, 5))
-RHO = L2(1e-3)
+L2 = ne.L2(RHO)
 WORSE, LESS = 0.015, 0.03  # what the learned policy may lose in exploitability and in F1
 
 
@@ -43,60 +40,57 @@ class Score:
     epoch: int = 0
 
 
-def scored(policy: Policy, test: np.ndarray, truth: np.ndarray, reference: np.ndarray, **more: float) -> Score:
+def scored(policy: Any, test: np.ndarray, truth: np.ndarray, reference: np.ndarray, **more: float) -> Score:
     lottery = policy.predict_proba(test)
-    return Score(metrics.exploitability(truth, lottery), metrics.support_f1(lottery, reference), **more)
+    return Score(ne.metrics.exploitability(truth, lottery), ne.metrics.support_f1(lottery, reference), **more)
 
 
 def measured(setting: str, seed: int, options: argparse.Namespace) -> dict[str, Score]:
     modality, _, voters = setting.partition("/")
     world = ne.SyntheticWorld(seed=seed)
     log = world.feedback(modality, voters=int(voters), n=options.contexts)
-    stage1 = fit_stage1(log, outcome=options.outcome, second_stage=options.second_stage)
+    form = {"outcome": options.outcome, "second_stage": options.second_stage}
+    exact = ne.NashEval(**form, regularizer=L2, n_jobs=1, device="cpu", verbose=False).fit(log)
     test = np.asarray(world.test_contexts(4096))
     truth = world.payoff(test, modality, voters=int(voters))
-    against = (test, truth, solve(truth, regularizer=RHO).strategy)
-    found = {"exact": scored(ExactPolicy(RHO).fit(stage1), *against)}
-    learners = {"learned": LearnedPolicy(RHO)}
+    against = (test, truth, ne.solve(truth, regularizer=L2).strategy)
+    scores = {"exact": scored(exact, *against)}
+    learners = {"learned": ne.LearnedPolicy(L2)}
     if options.paper:
-        learners["paper's network"] = LearnedPolicy.paper(regularizer=RHO, tune=None, hidden=(128, 128), rate=1e-3)
+        learners["paper's network"] = ne.LearnedPolicy.paper(regularizer=L2, tune=None, hidden=(128, 128), rate=1e-3)
     for name, learner in learners.items():
         start = time.process_time()
-        policy = learner.fit(stage1)
+        policy = learner.fit(exact.stage1_)
         spent, how = time.process_time() - start, policy.training
-        found[name] = scored(policy, *against, cpu=spent, gap=how.gap, epoch=how.epoch)
-    return found
+        scores[name] = scored(policy, *against, cpu=spent, gap=how.gap, epoch=how.epoch)
+    return scores
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="seed 70 only")
-    parser.add_argument("--seeds", default="70-74")
-    parser.add_argument("--settings", default=",".join(SETTINGS))
-    parser.add_argument("--contexts", type=int, default=20_000)
-    parser.add_argument("--outcome", default="voters")
-    parser.add_argument("--second-stage", default="corrected")
-    parser.add_argument("--paper", action="store_true", help="also the paper's network")
-    options = parser.parse_args()
+def main(words: Sequence[str]) -> None:
+    known = parser("policies", __doc__)
+    add_simulation_options(known, ",".join(SETTINGS))
+    known.add_argument("--outcome", default="voters")
+    known.add_argument("--second-stage", default="corrected")
+    known.add_argument("--paper", action="store_true", help="also the paper's network")
+    options = known.parse_args(words)
     os.environ.setdefault("OMP_NUM_THREADS", "1")
-    first, _, last = options.seeds.partition("-")
-    seeds = [70] if options.quick else list(range(int(first), int(last or first) + 1))
+    seeds = parse_seeds("70" if options.quick else options.seeds)
     cases = [(setting, seed) for setting in options.settings.split(",") for seed in seeds]
-    found: dict[str, list[dict[str, Score]]] = {}
+    scores_of: dict[str, list[dict[str, Score]]] = {}
     with Progress(console=Console(stderr=True)) as progress:
         for setting, seed in progress.track(cases, description="settings"):
-            found.setdefault(setting, []).append(measured(setting, seed, options))
+            scores_of.setdefault(setting, []).append(measured(setting, seed, options))
     title = f"{options.outcome}, {options.second_stage}, n = {options.contexts:,}, seeds {seeds[0]} to {seeds[-1]}"
-    Console(width=140).print(table(found, title))
-    verdict(found)
+    Console(width=140).print(table(scores_of, title))
+    verdict(scores_of)
 
 
-def table(found: dict[str, list[dict[str, Score]]], title: str) -> Table:
+def table(scores_of: dict[str, list[dict[str, Score]]], title: str) -> Table:
     shown = Table(title=title)
     for heading in ("setting", "policy", "exploitability", "F1", "than exact", "F1 than exact", "held-out gap", "epoch",
                     "CPU s"):  # fmt: skip
         shown.add_column(heading, justify="left" if heading in ("setting", "policy") else "right")
-    for setting, seeds in found.items():
+    for setting, seeds in scores_of.items():
         exact = mean(seeds, "exact")
         shown.add_row(setting, "exact", f"{exact.exploitability:.4f}", f"{exact.f1:.4f}")
         for name in list(seeds[0])[1:]:
@@ -114,13 +108,9 @@ def mean(seeds: list[dict[str, Score]], name: str) -> Score:
     return Score(*np.mean(rows, axis=0).tolist())
 
 
-def verdict(found: dict[str, list[dict[str, Score]]]) -> None:
-    pairs = [(mean(seeds, "learned"), mean(seeds, "exact")) for seeds in found.values()]
+def verdict(scores_of: dict[str, list[dict[str, Score]]]) -> None:
+    pairs = [(mean(seeds, "learned"), mean(seeds, "exact")) for seeds in scores_of.values()]
     worse = max(learned.exploitability - exact.exploitability for learned, exact in pairs)
     less = max(exact.f1 - learned.f1 for learned, exact in pairs)
     print(f"exploitability: at most {worse:+.4f}; bar {WORSE}: {'met' if worse <= WORSE else 'MISSED'}")
     print(f"F1: at most {less:+.4f} less; bar {LESS}: {'met' if less <= LESS else 'MISSED'}")
-
-
-if __name__ == "__main__":
-    main()

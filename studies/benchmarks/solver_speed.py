@@ -1,6 +1,6 @@
 """How fast are equilibria found, and how exact are they?
 
-`python -m benchmarks.solver [--quick] [--rounds 10] [--seconds 0.3]` solves batches of random games of K agents with
+`python -m studies solver-speed [--quick] [--rounds 10] [--seconds 0.3]` solves batches of random games of K agents with
 payoffs uniform in [-1, 1] by `solve`, regularised and not, on all cores, and samples of the same games with one linear
 program a game through HiGHS (by SciPy, and by highspy with one object for all games), the paper's support enumeration,
 Nashpy, pref_voting and Clarabel, on one core as they come, turn and turn about; the best round of each counts. It
@@ -23,7 +23,7 @@ import platform
 import signal
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import combinations
@@ -35,14 +35,15 @@ from rich.table import Table
 from scipy import sparse
 from scipy.optimize import linprog
 
-from nasheval.game import L2, Solution, solve
+import nasheval as ne
+from studies.harness.options import parser
 
 RHO = 1e-3
 SIZES = {5: 100_000, 10: 100_000, 15: 20_000, 25: 5_000, 50: 1_000, 100: 200, 200: 40}
 BARS = {5: 1000, 10: 300, 15: 80, 50: 5, 100: 5, 200: 5}  # times faster a game than HiGHS
 LARGEST_GAP, LARGEST_KKT = 1e-8, 1e-10
 PATIENCE = 5.0  # seconds a game
-OURS = {"solve, L2(1e-3)": L2(RHO), "solve, L2(0)": L2(0.0)}
+OURS = {"solve, L2(1e-3)": ne.L2(RHO), "solve, L2(0)": ne.L2(0.0)}
 HIGHS = ("HiGHS by SciPy", "HiGHS by highspy")
 Peer = Callable[[np.ndarray], np.ndarray]
 
@@ -209,7 +210,7 @@ class Timed:
     games: int = 0
     exploitability: float = 0.0
     failed: int = 0
-    solutions: list[Solution] = field(default_factory=list)
+    solutions: list[ne.Solution] = field(default_factory=list)
 
 
 class Watch:
@@ -223,9 +224,9 @@ class Watch:
         seen.core = min(seen.core, (time.process_time() - self.core) / games)
 
 
-def time_ours(A: np.ndarray, regularizer: L2, seen: Timed) -> None:
+def time_ours(A: np.ndarray, regularizer: ne.L2, seen: Timed) -> None:
     watch = Watch()
-    solution = solve(A, regularizer=regularizer)
+    solution = ne.solve(A, regularizer=regularizer)
     watch.stop(len(A), seen)
     seen.games, seen.solutions = len(A), [solution]
     seen.exploitability = float(np.einsum("njk,nk->nj", A, solution.strategy).max())
@@ -274,24 +275,24 @@ def measured(K: int, n: int, peers: dict[str, tuple[Peer, int]], options: argpar
     return seen
 
 
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="a tenth of the games, one round, a third of the time")
-    parser.add_argument("--rounds", type=int, default=10, help="of which the fastest counts")
-    parser.add_argument("--seconds", type=float, default=0.3, help="for each peer in each round")
-    options = parser.parse_args()
+def parsed(words: Sequence[str]) -> argparse.Namespace:
+    known = parser("solver-speed", __doc__)
+    known.add_argument("--quick", action="store_true", help="a tenth of the games, one round, a third of the time")
+    known.add_argument("--rounds", type=int, default=10, help="of which the fastest counts")
+    known.add_argument("--seconds", type=float, default=0.3, help="for each peer in each round")
+    options = known.parse_args(words)
     options.share = 0.1 if options.quick else 1.0
     if options.quick:
         options.rounds, options.seconds = 1, options.seconds / 3
     return options
 
 
-def main() -> None:
-    options = parsed()
+def main(words: Sequence[str]) -> None:
+    options = parsed(words)
     signal.signal(signal.SIGALRM, out_of_patience)
     for K in (3, 60):  # compile before the clock starts
         for regularizer in OURS.values():
-            solve(random_games(2, K), regularizer=regularizer)
+            ne.solve(random_games(2, K), regularizer=regularizer)
     peers = installed()
     runs = {K: measured(K, max(4, int(n * options.share)), peers, options) for K, n in SIZES.items()}
     console = Console(width=120)
@@ -338,7 +339,7 @@ def growth(runs: dict[int, dict[str, Timed]]) -> Table:
     return table
 
 
-def exactness(solutions: list[Solution]) -> tuple[float, float, int]:
+def exactness(solutions: list[ne.Solution]) -> tuple[float, float, int]:
     """Return the largest gap and residual, over the scale of a game, and how many games that is over."""
     gaps, residuals, games = [0.0], [0.0], 0
     for solution in solutions:
@@ -348,7 +349,7 @@ def exactness(solutions: list[Solution]) -> tuple[float, float, int]:
     for A in degenerate_games():
         for rho in (0.0, 1e-9, 1e-6, RHO, 0.1):
             size = max(1.0, float(np.abs(A).max()))
-            one = solve(A, regularizer=L2(rho))
+            one = ne.solve(A, regularizer=ne.L2(rho))
             gaps.append(abs(float(one.gap)) / size)
             residuals.append(float(one.kkt) / size)
             games += 1
@@ -371,7 +372,3 @@ def verdict(runs: dict[int, dict[str, Timed]], largest_gap: float, largest_kkt: 
         f"over {games:,} games, degenerate ones among them: largest gap {largest_gap:.1e}, residual {largest_kkt:.1e}"
     )
     print(f"bars {LARGEST_GAP:g} and {LARGEST_KKT:g}: {'met' if met else 'MISSED'}")
-
-
-if __name__ == "__main__":
-    main()

@@ -1,6 +1,6 @@
 """Stars: every model is compared with one reference only. Does the lottery find the best model?
 
-`python -m benchmarks.stars [--halves 5] [--jobs 2]` fits
+`python -m studies stars [--halves 5] [--jobs 2]` fits
 
 - three agents: strong beats base in 90% of votes, weak loses 90%; the lottery should put 0.9 or more on strong;
 - alpaca_eval and arena_hard (real verdicts of LLM judges, ten models each, under $NASHEVAL_DATA), on random halves of
@@ -16,13 +16,11 @@ as they are: a preference of AlpacaEval above 1.5 is a win of the model, arena-h
 
 from __future__ import annotations
 
-import argparse
 import json
 import math
-import os
 import time
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -31,25 +29,18 @@ import numpy as np
 import pyarrow as pa
 
 import nasheval as ne
-from benchmarks.resumable import Row, run
-from benchmarks.tables import print_table
-from nasheval.studies.files import data_folder
+from studies.arrays import Array
+from studies.harness.files import data_folder
+from studies.harness.options import add_run_options, parser
+from studies.harness.rows import Row
+from studies.harness.running import labelled, run_cells
+from studies.harness.study import Cell
+from studies.harness.tables import print_table
 
 NEAR, MOST, STRONG = 0.05, 1 / 3, 0.9  # the bars
 WINS = 1e-3  # of a lottery that makes an agent a winner
 REFERENCES = {"alpaca_eval": "gpt4_1106_preview", "arena_hard": "claude-3.7-sonnet"}
 STRENGTHS = {"A>>B": 1, "A>B": 1, "A=B": 0, "B>A": -1, "B>>A": -1}
-
-Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class Case:
-    """One fit: of the three agents, or of a random half of a data set's prompts."""
-
-    data: str
-    outcome: str
-    half: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -167,11 +158,11 @@ def star_of_three(n: int = 1000) -> ne.Feedback:
 # -- fits -------------------------------------------------------------------------------------------------------------
 
 
-def study(case: Case) -> Row:
-    """Return what the lotteries of one fit earn."""
+def study(cell: Cell) -> list[Row]:
+    """Return what the lotteries of one fit earn: of the three agents, or of a random half of a data set's prompts."""
     start = time.process_time()
-    row = study_three(case) if case.data == "three" else study_half(case)
-    return {**asdict(case), **row, "seconds": round(time.process_time() - start, 2)}
+    row = study_three(cell) if cell["data"] == "three" else study_half(cell)
+    return [{**row, "seconds": round(time.process_time() - start, 2)}]
 
 
 def fitted(log: ne.Feedback, outcome: str) -> ne.NashEval:
@@ -183,19 +174,19 @@ def board_lottery(model: ne.NashEval) -> Array:
     return np.asarray(model.payoff_interval().equilibrium(model.regularizer).lottery)
 
 
-def study_three(case: Case) -> Row:
+def study_three(cell: Cell) -> Row:
     log = star_of_three()
-    model = fitted(log, case.outcome)
+    model = fitted(log, cell["outcome"])
     strong = log.agents.index("strong")
     here = model.predict_proba(log.contexts)
     return {"board": float(board_lottery(model)[strong]), "by_prompt": float(here[:, strong].mean())}
 
 
-def study_half(case: Case) -> Row:
-    star = star_of(case.data)
-    order = np.random.default_rng(case.half).permutation(star.contexts.num_rows)
+def study_half(cell: Cell) -> Row:
+    star = star_of(cell["data"])
+    order = np.random.default_rng(cell["half"]).permutation(star.contexts.num_rows)
     first, other = np.sort(order[: len(order) // 2]), np.sort(order[len(order) // 2 :])
-    model = fitted(star.log(first), case.outcome)
+    model = fitted(star.log(first), cell["outcome"])
     earned, board = star.earnings(other), board_lottery(model)
     here = model.predict_proba(star.contexts.take(pa.array(other)))
     best = int(earned.mean(axis=0).argmax())
@@ -251,28 +242,24 @@ def mean_row(rows: list[Row]) -> Row:
     return {**numeric, "half": "mean", "top_name": "", "best_name": ""}
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--halves", type=int, default=5, help="random halves of each data set")
-    parser.add_argument("--data", default=",".join(READERS), help="data sets, with commas between them")
-    parser.add_argument("--outcomes", default="voters,lightgbm", help="outcome models, with commas between them")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="processes, of one thread each")
-    parser.add_argument("--results", type=Path, default=Path("build/stars.jsonl"), help="file that results go to")
-    parser.add_argument("--markdown", action="store_true", help="print tables as markdown")
-    options = parser.parse_args()
+def main(words: Sequence[str]) -> None:
+    known = parser("stars", __doc__)
+    known.add_argument("--halves", type=int, default=5, help="random halves of each data set")
+    known.add_argument("--data", default=",".join(READERS), help="data sets, with commas between them")
+    known.add_argument("--outcomes", default="voters,lightgbm", help="outcome models, with commas between them")
+    add_run_options(known, "build/stars.jsonl")
+    known.add_argument("--markdown", action="store_true", help="print tables as markdown")
+    options = known.parse_args(words)
     outcomes = options.outcomes.split(",")
-    cases = [Case("three", outcome, 0) for outcome in outcomes]
+    cells = [Cell.of(data="three", outcome=outcome, half=0) for outcome in outcomes]
     for data in filter(None, options.data.split(",")):
         if not (data_folder() / data).is_dir():
             print(f"{data} is left out: there is no {data} in {data_folder()}; set NASHEVAL_DATA to where it lies.")
             continue
-        cases += [Case(data, outcome, half) for outcome in outcomes for half in range(options.halves)]
-    rows = run(cases, study, options.results, options.jobs)
+        halves = range(options.halves)
+        cells += [Cell.of(data=data, outcome=outcome, half=half) for outcome in outcomes for half in halves]
+    rows = labelled(run_cells(study, cells, options.results, jobs=options.jobs, skip_failures=True))
     three, halves = ([row for row in rows if (row["data"] == "three") is small] for small in (True, False))
     print_table("Star of three: share of strong", THREE, list(three_lines(three)), markdown=options.markdown)
     title = "What lotteries earn against the reference on the other half of the prompts"
     print_table(title, HALVES, list(half_lines(halves)), markdown=options.markdown)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,37 +1,37 @@
 """What the simulated world is like: how often no agent beats every other, and how the log agrees with the truth.
 
-`python -m benchmarks.world [--seeds 70-74] [--contexts 200000]` prints, for 1, 3 and 5 voters, the share of 4,096 test
+`python -m studies world [--seeds 70-74] [--contexts 200000]` prints, for 1, 3 and 5 voters, the share of 4,096 test
 contexts without a Condorcet winner; and, for each kind of feedback, the largest z-score of the observed means of
 verdicts and of selections against the exact ones.
 """
 
 from __future__ import annotations
 
-import argparse
+from collections.abc import Sequence
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 import nasheval as ne
+from studies.harness.options import parse_seeds, parser
+from studies.paper.simulated import MODALITIES
 
-MODALITIES = ("pairwise", "ranking", "winner")
 
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", default="70-74")
-    parser.add_argument("--contexts", type=int, default=200_000)
-    options = parser.parse_args()
-    first, _, last = options.seeds.partition("-")
+def main(words: Sequence[str]) -> None:
+    known = parser("world", __doc__)
+    known.add_argument("--seeds", default="70-74")
+    known.add_argument("--contexts", type=int, default=200_000)
+    options = known.parse_args(words)
+    seeds = parse_seeds(options.seeds)
     console = Console()
     shares = Table("seed", "1 voter", "3 voters", "5 voters", title="Share of contexts without a Condorcet winner")
-    for seed in range(int(first), int(last or first) + 1):
+    for seed in seeds:
         world = ne.SyntheticWorld(seed=seed)
         X = world.test_contexts(4096)
         shares.add_row(str(seed), *(f"{(world.condorcet_winner(X, v) < 0).mean():.4f}" for v in (1, 3, 5)))
     console.print(shares)
-    console.print(agreement(int(first), options.contexts))
+    console.print(agreement(seeds[0], options.contexts))
 
 
 def agreement(seed: int, n: int) -> Table:
@@ -65,7 +65,3 @@ def mean_square(values: np.ndarray, column: np.ndarray) -> np.ndarray:
 def selection_scores(log: ne.Feedback, e: np.ndarray) -> np.ndarray:
     """Return the z-score of the number of contexts that ask each menu."""
     return (log.menus.counts - e.sum()) / np.sqrt((e * (1 - e)).sum())
-
-
-if __name__ == "__main__":
-    main()

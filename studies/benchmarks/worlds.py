@@ -22,15 +22,13 @@ import pyarrow as pa
 from scipy.stats import norm, qmc
 
 import nasheval as ne
-from nasheval.feedback.records import Records
+from studies.arrays import Array
 
 POPULATIONS = 10
 TIES = 0.1  # share of verdicts that are ties, in the worlds that have any
 OFTEN = 12.0  # how much more often selected pairs are asked where they are
 BETWEEN = 0.9  # share of the variance of contexts that is between voters
 DAYS = 100 * 86_400.0  # seconds over which agents enter
-
-Array = np.ndarray[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,7 +147,7 @@ class Simulated:
         selected: (pairs,) pairs j < k, in the order of `np.triu_indices`, whose asking depends on the context, or that
             the world is about.
         there: the group in which the selected pairs are asked most; "" for none.
-        propensity: (n_records,) the true chance of each record's menu, or None.
+        told: the same log with the true chance of each record's menu, where it is known and the log does not say it.
         random: whether which pair is asked depends on nothing at all.
     """
 
@@ -158,7 +156,7 @@ class Simulated:
     inside: dict[str, Array] = field(default_factory=dict)
     selected: Array = field(default_factory=lambda: np.zeros(0, bool))
     there: str = ""
-    propensity: Array | None = None
+    told: ne.Feedback | None = None
     random: bool = False
 
 
@@ -210,18 +208,25 @@ def listed(pairs: Sequence[tuple[int, int]], K: int) -> Array:
     return np.asarray([pair in pairs for pair in zip(j.tolist(), k.tolist(), strict=True)])
 
 
-def duels(at: Contexts, j: Array, k: Array, z: Array, **options: Any) -> ne.Feedback:
+def duels(at: Contexts, j: Array, k: Array, z: Array, *, agents: int, **columns: Any) -> ne.Feedback:
     """Return the log of one verdict z (1: j wins, -1: k wins, 0: a tie) for each context.
 
     Args:
-        options: agents (K), propensity, voter, voters, time, context_of, design.
+        columns: propensity, voter or time of each verdict.
     """
-    K = options.pop("agents")
-    beside = {name: options.pop(name) for name in ("propensity", "voter", "time") if name in options}
-    records = Records.build(
-        sizes=np.full(len(z), 2), agent=np.stack([j, k], 1).ravel(), rank=np.stack([-z, z], 1).ravel(), **beside
+    names, contexts = agent_names(agents), at.table()
+    duel = {"model_a": names[j], "model_b": names[k], "winner": np.array(["model_b", "tie", "model_a"])[z + 1]}
+    table = contexts
+    for name, values in {**duel, **columns}.items():
+        table = table.append_column(name, pa.array(values))
+    return ne.read_votes(
+        table, context=contexts.column_names, agents=names.tolist(), **{name: name for name in columns}
     )
-    return ne.Feedback.from_records(records, agents=[f"a{a:02d}" for a in range(K)], contexts=at.table(), **options)
+
+
+def agent_names(K: int) -> Array:
+    """Return the names of K agents."""
+    return np.array([f"a{a:02d}" for a in range(K)])
 
 
 def verdicts(rng: np.random.Generator, margin: Array, ties: float) -> Array:
@@ -269,8 +274,11 @@ class Draws:
         pair, e = self._asked(rng, at, chosen)
         j, k = (side[pair] for side in np.triu_indices(self.K, 1))
         z = verdicts(rng, people.margins(at, j, k), people.ties)
-        log = duels(at, j, k, z, agents=self.K, **({"propensity": e} if self.known else {}))
-        return Simulated(log, truth, members(at, self.groups), chosen, self.there, e, random=self.lift is None)
+        told = duels(at, j, k, z, agents=self.K, propensity=e)
+        if self.known:
+            return Simulated(told, truth, members(at, self.groups), chosen, self.there, random=self.lift is None)
+        log = duels(at, j, k, z, agents=self.K)
+        return Simulated(log, truth, members(at, self.groups), chosen, self.there, told, random=self.lift is None)
 
     def _asked(self, rng: np.random.Generator, at: Contexts, chosen: Array) -> tuple[Array, Array]:
         """Return (n,) the pair that each context draws, and its probability there."""
@@ -341,8 +349,16 @@ def inclusion(seed: int, *, n: int = 1000, selected: int = 7) -> Simulated:
     context, pair = np.nonzero(rng.random(e.shape) < e)
     j, k = (side[pair] for side in np.triu_indices(K, 1))
     z = verdicts(rng, people.margins(Contexts(at.language[context], at.x[context]), j, k), people.ties)
-    log = duels(at, j, k, z, agents=K, context_of=context, design="inclusion")
-    return Simulated(log, truth, members(at, "language"), chosen, "fi", e[context, pair])
+    names = agent_names(K).tolist()
+    partitions = [_ordered(names[a], names[b], won) for a, b, won in zip(j, k, z, strict=True)]
+    how: dict[str, Any] = {"agents": names, "context_of": context.tolist(), "design": "inclusion"}
+    log = ne.Feedback.from_partitions(at.table(), partitions, **how)
+    told = ne.Feedback.from_partitions(at.table(), partitions, propensity=e[context, pair].tolist(), **how)
+    return Simulated(log, truth, members(at, "language"), chosen, "fi", told)
+
+
+def _ordered(one: str, other: str, z: int) -> tuple[tuple[str, ...], ...]:
+    return ((one, other),) if z == 0 else ((one,), (other,)) if z > 0 else ((other,), (one,))
 
 
 def entering(seed: int, *, n: int = 6000) -> Simulated:
@@ -379,7 +395,7 @@ def own_contexts(seed: int, *, voters: int, K: int = 3) -> Simulated:
     pair = rng.integers(K * (K - 1) // 2, size=n)
     j, k = (side[pair] for side in np.triu_indices(K, 1))
     z = verdicts(rng, people.margins(at, j, k, types[kind[who]]), people.ties)
-    log = duels(at, j, k, z, agents=K, voter=who, voters=pa.array([f"v{v}" for v in range(voters)]))
+    log = duels(at, j, k, z, agents=K, voter=[f"v{v}" for v in who])
     points = norm.ppf(qmc.Sobol(2, scramble=False).random_base2(10 if voters < 20 else 13) + 2.0**-15)
     if voters >= 20:
         truth = people.payoffs(Contexts(np.zeros(len(points)), points))

@@ -1,11 +1,11 @@
-"""Where the data of studies lies: files that do not come with the package."""
+"""Where the data of studies lies: files that do not come with this repository."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-from nasheval.errors import InputError
+from nasheval import InputError
 
 VARIABLE, USUAL = "NASHEVAL_DATA", Path("../shared/data")
 

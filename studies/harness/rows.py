@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Floats
+from studies.arrays import Floats
 
-Row = dict[str, str | int | float | bool | None]
+Row = dict[str, Any]  # plain values, ready for JSON
 
 
 @dataclass(frozen=True)
@@ -43,18 +43,18 @@ class Rows:
 
     def mean(self, column: str) -> float:
         """Return the mean of a column; NaN without rows."""
-        found = self.values(column)
-        return float(found.mean()) if len(found) else float("nan")
+        numbers = self.values(column)
+        return float(numbers.mean()) if len(numbers) else float("nan")
 
     def spread(self, column: str) -> float:
         """Return the standard deviation of a column over rows; NaN with fewer than two."""
-        found = self.values(column)
-        return float(found.std(ddof=1)) if len(found) > 1 else float("nan")
+        numbers = self.values(column)
+        return float(numbers.std(ddof=1)) if len(numbers) > 1 else float("nan")
 
     def text(self, column: str, digits: int = 3) -> str:
         """Return mean ± standard deviation over rows, the mean alone where there is one row, "" without."""
-        found = self.values(column)
-        if not len(found):
+        numbers = self.values(column)
+        if not len(numbers):
             return ""
-        spread = f" ± {self.spread(column):.{digits}f}" if len(found) > 1 else ""
-        return f"{found.mean():.{digits}f}{spread}"
+        spread = f" ± {self.spread(column):.{digits}f}" if len(numbers) > 1 else ""
+        return f"{numbers.mean():.{digits}f}{spread}"

@@ -1,23 +1,25 @@
-"""Work the cells of a study off, several at a time, and keep what is finished: an interrupted study resumes."""
+"""Run cells of work, several at a time, and keep what is finished: an interrupted run resumes."""
 
 from __future__ import annotations
 
 import json
 import os
 import platform
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from multiprocessing import get_context
 from pathlib import Path
 
-from nasheval.progress import stages
-from nasheval.studies.rows import Row, Rows
-from nasheval.studies.study import Cell, Scale, Study
-from nasheval.studies.threads import one_thread_each
+from studies.harness.rows import Row, Rows
+from studies.harness.study import Cell, Scale, Study
+from studies.harness.threads import one_thread_each
 
 CELLS = "cells.jsonl"
+Run = Callable[[Cell], Sequence[Row]]
 
 
 @dataclass(frozen=True)
@@ -56,7 +58,7 @@ class Finished:
     machines: tuple[str, ...]
 
 
-def work_off(
+def run_study(
     study: Study, folder: Path, scale: Scale, *, jobs: int = 1, fresh: bool = False, show: bool = True
 ) -> Finished:
     """Run the cells of a study that are not finished yet.
@@ -67,64 +69,124 @@ def work_off(
         fresh: forget what was finished.
         show: whether to draw a bar with the time left.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    done = run_cells(study.run, study.cells(scale), folder / CELLS, jobs=jobs, fresh=fresh, show=show)
+    rows, machines = Rows([row for one in done for row in one.rows]), dict.fromkeys(one.machine for one in done)
+    return Finished(study, scale, rows, sum(one.seconds for one in done), tuple(machines))
+
+
+def run_cells(
+    run: Run,
+    cells: Sequence[Cell],
+    path: Path,
+    *,
+    jobs: int = 1,
+    fresh: bool = False,
+    show: bool = True,
+    skip_failures: bool = False,
+) -> list[Done]:
+    """Run the cells that a file does not hold yet, and return all that are finished, in the order of the cells.
+
+    Args:
+        run: runs one cell; a function of a module, because it may run in another process.
+        path: one line of JSON per finished cell.
+        jobs: processes, one thread each.
+        fresh: forget what was finished.
+        show: whether to draw a bar with the time left.
+        skip_failures: print what failed and leave it out, so that the next run tries it again; else it is raised.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
     if fresh:
-        (folder / CELLS).unlink(missing_ok=True)
-    cells = list(study.cells(scale))
-    done = finished_cells(folder / CELLS)
+        path.unlink(missing_ok=True)
+    done = finished_cells(path)
     left = [cell for cell in cells if not _same(done.get(cell.key), cell)]
-    shares = {cell.key: 1.0 for cell in left}
-    with stages(shares or {"": 1.0}, show=show) as begin, (folder / CELLS).open("a", encoding="utf-8") as file:
-        for one in _results(study, left, jobs):
+    with _bar(len(left), show=show) as advance, path.open("a", encoding="utf-8") as file:
+        for one in _results(run, left, jobs, skip_failures):
             file.write(_line(one))
             file.flush()
             done[one.cell.key] = one
-            begin(one.cell.key)(1.0)
-    kept = [done[cell.key] for cell in cells]
-    rows, machines = Rows([row for one in kept for row in one.rows]), dict.fromkeys(one.machine for one in kept)
-    return Finished(study, scale, rows, sum(one.seconds for one in kept), tuple(machines))
+            advance(one.cell.key)
+    return [done[cell.key] for cell in cells if _same(done.get(cell.key), cell)]
+
+
+def labelled(done: Sequence[Done]) -> list[Row]:
+    """Return the rows of finished cells, each with the settings of its cell."""
+    return [{**one.cell.settings, **row} for one in done for row in one.rows]
 
 
 def finished_cells(path: Path) -> dict[str, Done]:
-    """Return the finished cells of a study by key, the latest where a key occurs twice; a torn line is no cell."""
-    found: dict[str, Done] = {}
+    """Return the finished cells of a file by key, the latest where a key occurs twice; a torn line is no cell."""
+    cells: dict[str, Done] = {}
     for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
         try:
-            told = json.loads(line)
-            found[told["key"]] = Done(
-                Cell(told["key"], told["settings"]), told["rows"], told["seconds"], told["machine"]
+            kept = json.loads(line)
+            cells[kept["key"]] = Done(
+                Cell(kept["key"], kept["settings"]), kept["rows"], kept["seconds"], kept["machine"]
             )
         except (ValueError, KeyError, TypeError):
             continue
-    return found
+    return cells
 
 
 def _line(one: Done) -> str:
-    told = {"key": one.cell.key, "settings": dict(one.cell.settings), "seconds": one.seconds, "machine": one.machine}
-    told["rows"] = one.rows
-    return "\n" + json.dumps(told) + "\n"  # what an interruption tore off stays a line of its own
+    kept = {"key": one.cell.key, "settings": dict(one.cell.settings), "seconds": one.seconds, "machine": one.machine}
+    kept["rows"] = one.rows
+    return "\n" + json.dumps(kept) + "\n"  # what an interruption tore off stays a line of its own
 
 
 def _same(done: Done | None, cell: Cell) -> bool:
     return done is not None and dict(done.cell.settings) == dict(cell.settings)
 
 
-def _results(study: Study, cells: Sequence[Cell], jobs: int) -> Iterator[Done]:
+def _results(run: Run, cells: Sequence[Cell], jobs: int, skip_failures: bool) -> Iterator[Done]:
     if jobs <= 1 or len(cells) <= 1:
-        yield from (_timed(study, cell) for cell in cells)
+        for cell in cells:
+            try:
+                yield _timed(run, cell)
+            except Exception as error:
+                _report(cell, error, skip_failures)
         return
-    with one_thread_each(), get_context("spawn").Pool(min(jobs, len(cells))) as pool:
-        yield from pool.imap_unordered(_elsewhere, [(study.run.__module__, cell) for cell in cells])
+    with one_thread_each(), ProcessPoolExecutor(min(jobs, len(cells)), get_context("spawn")) as pool:
+        waiting = {pool.submit(_timed, run, cell): cell for cell in cells}
+        try:
+            for future in as_completed(waiting):
+                if (error := future.exception()) is None:
+                    yield future.result()
+                else:
+                    _report(waiting[future], error, skip_failures)
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
-def _elsewhere(task: tuple[str, Cell]) -> Done:
-    """Run a cell in a process of its own, which finds the study by its module."""
-    module, cell = task
-    return _timed(import_module(module).STUDY, cell)
+def _report(cell: Cell, error: BaseException, skip_failures: bool) -> None:
+    if not skip_failures:
+        raise error
+    print(f"{cell.key} failed: {type(error).__name__}: {error}", file=sys.stderr, flush=True)
 
 
-def _timed(study: Study, cell: Cell) -> Done:
+def _timed(run: Run, cell: Cell) -> Done:
     start = time.perf_counter()
-    rows = list(study.run(cell))
+    rows = list(run(cell))
     machine = f"{os.cpu_count()} {platform.machine()} cores, Python {platform.python_version()}"
     return Done(cell, rows, time.perf_counter() - start, machine)
+
+
+@contextmanager
+def _bar(total: int, *, show: bool) -> Iterator[Callable[[str], None]]:
+    """Draw a bar with the time left on standard error, where there is a terminal; yield what advances it by one."""
+    if not (show and sys.stderr.isatty()):
+        yield lambda name: None
+        return
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TimeRemainingColumn())
+    with Progress(TextColumn("{task.description}"), *columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=total)
+        yield lambda name: bar.update(task, advance=1, description=name)

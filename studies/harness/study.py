@@ -1,7 +1,7 @@
 """What a study is: cells of work, the rows they give, and what is made of the rows.
 
-A study reproduces one table or figure of the paper. It is a file of this folder that ends in `STUDY = Study(...)`;
-`running` works its cells off, `writing` puts the results into a folder, `catalogue` lists all of them.
+A study reproduces one table or figure of the paper. It is a file of `studies/paper` that ends in `STUDY = Study(...)`;
+`running` runs its cells, `writing` puts the results into a folder, `studies.catalogue` lists all of them.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from nasheval.studies.rows import Row, Rows
+from studies.harness.rows import Row, Rows
 
 Plain = str | int | float | bool | None
 
@@ -46,6 +46,11 @@ class Cell:
     key: str
     settings: Mapping[str, Plain] = field(default_factory=dict)
 
+    @classmethod
+    def of(cls, **settings: Plain) -> Cell:
+        """Return a cell that goes by all of its settings."""
+        return cls("/".join(map(str, settings.values())), settings)
+
     def __getitem__(self, name: str) -> Any:
         return self.settings[name]
 
@@ -70,7 +75,7 @@ class Table:
         """Return the table as Markdown."""
         lines = [self.header, ("---",) * len(self.header), *self.rows]
         body = "\n".join(f"| {' | '.join(cell.replace('|', '/') for cell in line)} |" for line in lines)
-        return "\n\n".join(part for part in (f"**{self.title}**", body, self.note) if part)
+        return "\n\n".join(text for text in (f"**{self.title}**", body, self.note) if text)
 
 
 @dataclass(frozen=True)
@@ -116,11 +121,11 @@ class Study:
     """One table or figure of the paper.
 
     Args:
-        name: what `nasheval reproduce` calls it.
+        name: what `python -m studies` calls it.
         title: what it asks, one line.
         paper: labels of the tables and figures that it reproduces.
         cells: the pieces of work at a scale.
-        run: works one cell off; at module level, because it may run in another process.
+        run: runs one cell; at module level, because it may run in another process.
         tables: what is read off the rows of all cells.
         claims: what the paper says and what we set ourselves, held against the rows.
         figures: name -> matplotlib figure.

@@ -1,4 +1,4 @@
-"""One thread a process: where several run side by side, the cores are taken already."""
+"""One thread per process: where several run side by side, the cores are taken already."""
 
 from __future__ import annotations
 

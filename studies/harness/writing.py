@@ -1,6 +1,6 @@
 """The results of a study as a folder of small files, and back.
 
-`results.json` (settings, tables, claims, time, machine), `rows.csv`, `table.md` and one PNG a figure.
+`results.json` (settings, tables, claims, time, machine), `rows.csv`, `table.md` and one PNG per figure.
 """
 
 from __future__ import annotations
@@ -9,17 +9,16 @@ import csv
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from nasheval import __version__
-from nasheval.errors import InputError
-from nasheval.studies.rows import Rows
-from nasheval.studies.running import Finished
-from nasheval.studies.study import Claim, Table, claims_table
+from nasheval import InputError, __version__
+from studies.harness.rows import Rows
+from studies.harness.running import Finished
+from studies.harness.study import Claim, Table, claims_table
 
 RESULTS = "results.json"
+KEPT = Path(__file__).parents[1] / "results"  # of full studies, a folder each
 _DPI = 130
 
 
@@ -51,7 +50,7 @@ class Report:
     @property
     def command(self) -> str:
         """The command line that makes it again."""
-        return " ".join(["nasheval reproduce", self.name, *(["--quick"] if self.settings["quick"] else [])])
+        return " ".join(["python -m studies", self.name, *(["--quick"] if self.settings["quick"] else [])])
 
     def markdown(self) -> str:
         """Return everything as Markdown."""
@@ -111,19 +110,13 @@ def read(folder: Path) -> Report:
     """Return the results that `write` left in a folder."""
     path = folder / RESULTS
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        tables = tuple(_table(one) for one in told.pop("tables"))
-        return Report(**told | {"tables": tables, "claims": tuple(Claim(**one) for one in told["claims"])})
+        kept = json.loads(path.read_text(encoding="utf-8"))
+        tables = tuple(_table(one) for one in kept.pop("tables"))
+        return Report(**kept | {"tables": tables, "claims": tuple(Claim(**one) for one in kept["claims"])})
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"{path} does not hold the results of a study ({error}).") from None
 
 
-def _table(told: dict[str, Any]) -> Table:
-    rows: Sequence[Sequence[str]] = told["rows"]
-    return Table(told["title"], tuple(told["header"]), tuple(tuple(row) for row in rows), told["note"])
-
-
-def bundled(name: str) -> Path:
-    """Return the folder of the results that come with the package; there may be none."""
-    with as_file(files("nasheval") / "data" / "results" / name) as found:
-        return Path(found)
+def _table(kept: dict[str, Any]) -> Table:
+    rows: Sequence[Sequence[str]] = kept["rows"]
+    return Table(kept["title"], tuple(kept["header"]), tuple(tuple(row) for row in rows), kept["note"])

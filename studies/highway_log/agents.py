@@ -153,7 +153,7 @@ def _training_road(agent: Agent, rng: np.random.Generator) -> Any:
     """An environment of scalar reward w.r that draws a fresh context every episode and records its curve."""
     import gymnasium
 
-    from nasheval.studies.highway_sim import FastHighway
+    from studies.highway_log.sim import FastHighway
 
     class TrainingRoad(gymnasium.Wrapper):  # type: ignore[misc]
         def __init__(self) -> None:

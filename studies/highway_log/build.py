@@ -11,12 +11,11 @@ The folder it fills:
     highway_votes.parquet      the 20,480 offline comparisons of the training split, as a table of votes
     highway_reference.parquet  the judges' verdicts on every pair, validation and test splits
 
-Stopped at any time, it goes on where it was. Run it with `python -m nasheval.studies.highway_data --out FOLDER`.
+Stopped at any time, it goes on where it was. Run it with `python -m studies build-highway --out FOLDER`.
 """
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import signal
@@ -35,9 +34,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
-from nasheval.arrays import n_pairs
-from nasheval.errors import InputError, MissingExtraError
-from nasheval.studies.highway_agents import (
+from nasheval import InputError, MissingExtraError
+from studies.harness.options import parser
+from studies.harness.threads import one_thread_each
+from studies.highway_log.agents import (
     AGENTS,
     LEARNING_CURVE,
     SEED,
@@ -47,8 +47,7 @@ from nasheval.studies.highway_agents import (
     save_arrays,
     train,
 )
-from nasheval.studies.highway_judges import JUDGE_NAMES, sample_comparisons, verdict_sums
-from nasheval.studies.threads import one_thread_each
+from studies.highway_log.judges import JUDGE_NAMES, sample_comparisons, verdict_sums
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -181,7 +180,7 @@ def _drive_context(shard: tuple[Split, int], *, folder: Path) -> int:
 @cache
 def _simulator(folder: Path) -> tuple[Any, list[GreedyPolicy]]:
     """One environment and the trained policies, kept for the life of a process."""
-    from nasheval.studies.highway_sim import FastHighway
+    from studies.highway_log.sim import FastHighway
 
     return FastHighway(), [GreedyPolicy.load(folder / "agents" / f"agent{n}.npz") for n in range(len(AGENTS))]
 
@@ -310,7 +309,7 @@ def _vote_table(split: Split, z: NDArray[np.float32]) -> pa.Table:
             "model_b": names.take(pa.array(np.where(swap, drawn.agent_j, drawn.agent_k))).dictionary_encode(),
             "winner": pa.array(np.where(first_won, "model_a", "model_b")).dictionary_encode(),
             "judge": pa.array(JUDGE_NAMES).take(pa.array(drawn.judge)).dictionary_encode(),
-            "propensity": np.full(len(swap), 1 / n_pairs(len(AGENTS))),
+            "propensity": np.full(len(swap), 2 / (len(AGENTS) * (len(AGENTS) - 1))),
         }
     )
 
@@ -336,19 +335,15 @@ def _write(path: Path, tables: list[pa.Table]) -> None:
     partial_path.replace(path)
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main(words: Sequence[str]) -> None:
     """Build the data set from the command line."""
-    parser = argparse.ArgumentParser(description="Build the MO-Highway data set, resumably.")
-    parser.add_argument("--out", required=True, type=Path, help="the folder to fill")
-    parser.add_argument("--workers", type=int, help="processes to use (default: all cores)")
-    parser.add_argument("--stage", choices=("train", "rollout", "all"), default="all")
-    parser.add_argument("--quick", action="store_true", help="a tiny version, to try the machinery")
-    options = parser.parse_args(arguments)
+    known = parser("build-highway", "Build the MO-Highway data set, resumably.")
+    known.add_argument("--out", required=True, type=Path, help="the folder to fill")
+    known.add_argument("--workers", type=int, help="processes to use (default: all cores)")
+    known.add_argument("--stage", choices=("train", "rollout", "all"), default="all")
+    known.add_argument("--quick", action="store_true", help="a tiny version, to try the machinery")
+    options = known.parse_args(words)
     try:
         build(options.out, workers=options.workers, quick=options.quick, stage=options.stage)
     except KeyboardInterrupt:
         raise SystemExit("Stopped; the same command goes on from here.") from None
-
-
-if __name__ == "__main__":
-    main()

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nasheval.errors import InputError
+from nasheval import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray

@@ -12,8 +12,10 @@ from contextlib import contextmanager
 from typing import Any
 
 import nasheval as ne
-from nasheval.arrays import Floats
-from nasheval.studies.contest import (
+from studies.arrays import Floats
+from studies.harness.rows import Row, Rows
+from studies.harness.study import Cell, Claim, Scale, Study, Table
+from studies.paper.contest import (
     BASELINES,
     MAXIMAL,
     ORACLE,
@@ -26,11 +28,9 @@ from nasheval.studies.contest import (
     plug_in,
     scores,
 )
-from nasheval.studies.figures import grid_of_lines
-from nasheval.studies.rows import Row, Rows
-from nasheval.studies.rq1 import Places, by_setting, setting_names
-from nasheval.studies.simulated import RHO, Truth, settings
-from nasheval.studies.study import Cell, Claim, Scale, Study, Table
+from studies.paper.figures import grid_of_lines
+from studies.paper.rq1 import Places, by_setting, setting_names
+from studies.paper.simulated import RHO, Truth, settings
 
 _CLOSE = 0.02  # exploitability within which two methods count as comparable
 _SHOWN = (OURS, PER_PAIR, PLUG_IN, ORACLE, *TRANSITIVE, MAXIMAL, PLURALISTIC)

@@ -10,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 
 import nasheval as ne
-from nasheval.arrays import Floats
-from nasheval.studies.figures import panels
-from nasheval.studies.routerbench import FILE, GROUP, RHO, Bench
-from nasheval.studies.rows import Row, Rows
-from nasheval.studies.study import Cell, Claim, Scale, Study, Table
+from studies.arrays import Floats
+from studies.harness.rows import Row, Rows
+from studies.harness.study import Cell, Claim, Scale, Study, Table
+from studies.paper.figures import panels
+from studies.paper.routerbench import FILE, GROUP, RHO, Bench
 
 SUBSETS = {"arc-challenge": "ARC-Challenge (knowledge)", "mbpp": "MBPP (programming)"}
 SHOWN = 5

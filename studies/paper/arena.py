@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 
 import nasheval as ne
-from nasheval.arrays import Bools, Floats, Ints
-from nasheval.studies.arena_data import COVERED, MADE_UP, RELEASE, Poll, how_to_get, present, read_poll
-from nasheval.studies.arena_groups import (
+from studies.arrays import Bools, Floats, Ints
+from studies.harness.rows import Row, Rows
+from studies.harness.study import Cell, Claim, Scale, Study, Table
+from studies.paper.arena_data import COVERED, MADE_UP, RELEASE, Poll, how_to_get, present, read_poll
+from studies.paper.arena_groups import (
     Groups,
     dealt_at_random,
     distances,
@@ -23,10 +25,8 @@ from nasheval.studies.arena_groups import (
     share_as_large,
     tallies,
 )
-from nasheval.studies.contest import OURS, PRINTED
-from nasheval.studies.figures import heatmap, panels
-from nasheval.studies.rows import Row, Rows
-from nasheval.studies.study import Cell, Claim, Scale, Study, Table
+from studies.paper.contest import OURS, PRINTED
+from studies.paper.figures import heatmap, panels
 
 SHUFFLES = 500
 SHOWN = 94 / 105  # share of pairs that met in a group whose lottery is shown beside NashEval's

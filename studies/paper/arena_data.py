@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 import nasheval as ne
-from nasheval.arrays import Bools, Ints
-from nasheval.errors import InputError
-from nasheval.studies.arena_release import write_release
-from nasheval.studies.files import VARIABLE, data_file, data_folder
+from nasheval import InputError
+from studies.arrays import Bools, Ints
+from studies.harness.files import VARIABLE, data_file, data_folder
+from studies.paper.arena_release import write_release
+from studies.prompts.language import language_group
 
 RELEASE, LLMFAO, OA, OA_SIX, MADE_UP = "arena-140k", "llmfao", "oa_pairs", "oa_pairs without gpt-4", "made-up release"
 COVERED = 0.9  # share of pairs that must have met in a group
@@ -126,7 +127,7 @@ def of_release(files: Sequence[Path], models: Sequence[str] = MODELS) -> ne.Feed
     context = ["language", *_FLAGS.values()]
     logs = [ne.read_votes(str(file), context=context, text=None) for file in files]
     log = (logs[0] if len(logs) == 1 else ne.Feedback.concat(logs)).keep_agents(models).trimmed()
-    words = {"language": ne.language_group(log.contexts["language"])}
+    words = {"language": language_group(log.contexts["language"])}
     words |= {name: _yes_or_no(log.contexts[column], name) for name, column in _FLAGS.items()}
     return replace(log, contexts=pa.table(words))
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 import nasheval as ne
-from nasheval.arrays import Bools, Floats, Ints
+from studies.arrays import Bools, Floats, Ints
 
 
 @dataclass(frozen=True, eq=False)

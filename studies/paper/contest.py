@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 import nasheval as ne
-from nasheval.arrays import Floats
-from nasheval.studies.rows import Row
+from studies.arrays import Floats
+from studies.harness.rows import Row
 
 OURS = "NashEval (ours)"
 PRINTED = "NashEval-debiased (printed)"
@@ -33,6 +33,11 @@ GLOBAL = (MAXIMAL, ROBUST, PLURALISTIC, POOLED_BT, BEST_SINGLE, UNIFORM)
 BASELINES = (*TRANSITIVE, *GLOBAL)
 
 
+def common_options(seed: int) -> dict[str, Any]:
+    """Return the arguments of `NashEval` that every fit of a study shares."""
+    return {"random_state": seed, "n_jobs": 1, "verbose": False}
+
+
 def lotteries(
     log: ne.Feedback,
     contexts: object,
@@ -54,7 +59,7 @@ def lotteries(
         ours: other arguments of `NashEval`.
         paper: other arguments of `NashEval.paper`.
     """
-    common: dict[str, Any] = {"random_state": seed, "n_jobs": 1, "verbose": False}
+    common = common_options(seed)
     trees = common | {"policy": "exact", "rho": rho} | dict(paper or {})
     best = ne.NashEval(**common | {"regularizer": ne.L2(rho)} | dict(ours or {})).fit(log)
     printed = ne.NashEval.paper(**trees).fit(log)
@@ -67,9 +72,13 @@ def lotteries(
 
 def plug_in(model: ne.NashEval, contexts: object, rho: float) -> Floats:
     """Return the equilibria (n, K) of a fitted model's plug-in payoff."""
+    return np.asarray(ne.solve(plug_in_payoffs(model, contexts), regularizer=ne.L2(rho)).strategy)
+
+
+def plug_in_payoffs(model: ne.NashEval, contexts: object) -> Floats:
+    """Return a fitted model's plug-in payoff f(mu(x)), (n, K, K), without debiasing."""
     stage1 = model.stage1_
-    games = stage1.plug_in.predict(stage1.features(contexts))
-    return np.asarray(ne.solve(games, regularizer=ne.L2(rho)).strategy)
+    return np.asarray(stage1.plug_in.predict(stage1.features(contexts)))
 
 
 def baselines(

@@ -23,14 +23,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import nasheval as ne
-from nasheval.arrays import Floats, Ints
-from nasheval.studies import routerbench
-from nasheval.studies.contest import MAXIMAL, OURS, PLUG_IN, PRINTED, standard_error
-from nasheval.studies.figures import panels, style
-from nasheval.studies.files import data_file
-from nasheval.studies.prompts import SPLITS, prompt_table, windows
-from nasheval.studies.rows import Row, Rows
-from nasheval.studies.study import Cell, Claim, Scale, Study, Table
+from studies.arrays import Floats, Ints
+from studies.harness.files import data_file
+from studies.harness.rows import Row, Rows
+from studies.harness.study import Cell, Claim, Scale, Study, Table
+from studies.paper import routerbench
+from studies.paper.contest import MAXIMAL, OURS, PLUG_IN, PRINTED, standard_error
+from studies.paper.figures import panels, style
+from studies.paper.prompts import SPLITS, prompt_table, windows
 
 RHO = 1e-2
 WEIGHTS = (*(0.025 * t for t in range(13)), 0.35, 0.4, 0.5, 0.75, 1, 1.5, 2, 3, 5, 10, 20)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nasheval.studies import contest
-from nasheval.studies.rows import Rows
+from studies.harness.rows import Rows
+from studies.paper import contest
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -10,8 +10,10 @@ from __future__ import annotations
 import numpy as np
 
 import nasheval as ne
-from nasheval.arrays import Floats
-from nasheval.studies.contest import (
+from studies.arrays import Floats
+from studies.harness.rows import Row, Rows
+from studies.harness.study import Cell, Claim, Scale, Study, Table
+from studies.paper.contest import (
     BEST_SINGLE,
     BT_DEBIASED,
     BT_PLUG_IN,
@@ -26,10 +28,8 @@ from nasheval.studies.contest import (
     scores,
     standard_error,
 )
-from nasheval.studies.figures import panels, style
-from nasheval.studies.paired import overview
-from nasheval.studies.rows import Row, Rows
-from nasheval.studies.study import Cell, Claim, Scale, Study, Table
+from studies.paper.figures import panels, style
+from studies.paper.paired import overview
 
 RHO = 1e-3
 SEEDS = (0, 1, 2, 3, 4)

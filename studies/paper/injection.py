@@ -7,16 +7,14 @@ from dataclasses import dataclass
 import numpy as np
 
 import nasheval as ne
-from nasheval.arrays import Floats
-from nasheval.game import gap
-from nasheval.payoff.aggregators import Aggregator
-from nasheval.studies.rows import Row
-from nasheval.studies.simulated import Known, Truth
+from studies.arrays import Floats
+from studies.harness.rows import Row
+from studies.paper.simulated import Known, Truth
 
 SIZES = (0.01, 0.02, 0.04, 0.08, 0.16)  # d
 DRAWN_SIZES = SIZES[2:]  # below, the error drowns in the noise of the verdicts
 INJECTED_RHO = 0.1
-AGGREGATORS: dict[str, Aggregator] = {"pairwise": ne.Mean(), "winner": ne.Cubic(1.0)}
+AGGREGATORS: dict[str, ne.Mean | ne.Cubic] = {"pairwise": ne.Mean(), "winner": ne.Cubic(1.0)}
 PLUG, DEBIASED, DRAWN = "plug-in", "debiased", "debiased (drawn log)"
 
 
@@ -126,7 +124,7 @@ def exploited(found: Floats, true: Floats, rho: float = INJECTED_RHO) -> float:
     """
     regularizer = ne.L2(rho)
     played = ne.solve(games(found), regularizer=regularizer).strategy
-    return float(np.mean(gap(played, games(true), regularizer=regularizer)))
+    return float(np.mean(ne.gap(played, games(true), regularizer=regularizer)))
 
 
 def games(pairs: Floats) -> Floats:

@@ -19,7 +19,7 @@ from __future__ import annotations
 import numpy as np
 
 import nasheval as ne
-from nasheval.arrays import Floats
+from studies.arrays import Floats
 
 NEIGHBOURS = 25
 _DIGITS = 9  # significant ones: models with one tokeniser imply the same number of tokens, up to rounding

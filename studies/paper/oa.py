@@ -18,13 +18,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import nasheval as ne
-from nasheval.arrays import Floats, Ints
-from nasheval.studies.contest import MAXIMAL, OURS, lotteries, scores
-from nasheval.studies.files import data_file
-from nasheval.studies.paired import beaten, differences, dots, leading, overview, together
-from nasheval.studies.prompts import FEATURES, SPLITS, drawn_pairs, others, prompt_table, repeats, windows
-from nasheval.studies.rows import Row, Rows
-from nasheval.studies.study import Cell, Claim, Scale, Study, Table
+from studies.arrays import Floats, Ints
+from studies.harness.files import data_file
+from studies.harness.rows import Row, Rows
+from studies.harness.study import Cell, Claim, Scale, Study, Table
+from studies.paper.contest import MAXIMAL, OURS, lotteries, scores
+from studies.paper.paired import beaten, differences, dots, leading, overview, together
+from studies.paper.prompts import FEATURES, SPLITS, drawn_pairs, others, prompt_table, repeats, windows
 
 JUDGMENTS, PROMPTS = "oa_pairs/judgments.parquet", "oa_pairs/prompts.parquet"
 STRONGEST = "gpt-4"

@@ -16,10 +16,12 @@ from typing import Any
 import numpy as np
 
 import nasheval as ne
-from nasheval.arrays import Floats
-from nasheval.studies.contest import ORACLE, ORACLE_PRINTED, OURS, PER_PAIR, PLUG_IN, PRINTED, standard_error
-from nasheval.studies.figures import panels, style
-from nasheval.studies.injection import (
+from studies.arrays import Floats
+from studies.harness.rows import Row, Rows
+from studies.harness.study import Cell, Claim, Plain, Scale, Study, Table
+from studies.paper.contest import ORACLE, ORACLE_PRINTED, OURS, PER_PAIR, PLUG_IN, PRINTED, standard_error
+from studies.paper.figures import panels, style
+from studies.paper.injection import (
     AGGREGATORS,
     DEBIASED,
     DRAWN,
@@ -30,9 +32,7 @@ from nasheval.studies.injection import (
     injected,
     payoff_error,
 )
-from nasheval.studies.rows import Row, Rows
-from nasheval.studies.simulated import RHO, SEEDS, TEST, Truth
-from nasheval.studies.study import Cell, Claim, Plain, Scale, Study, Table
+from studies.paper.simulated import RHO, SEEDS, TEST, Truth
 
 SETTINGS = {"pairwise": "pairs, mean", "winner": "winner of three, cubic aggregator"}
 DRAWN_N = 100_000

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nasheval.studies.contest import GLOBAL, OURS, TRANSITIVE
-from nasheval.studies.figures import panels, style
-from nasheval.studies.rows import Rows
-from nasheval.studies.study import Claim, Table
+from studies.harness.rows import Rows
+from studies.harness.study import Claim, Table
+from studies.paper.contest import GLOBAL, OURS, TRANSITIVE
+from studies.paper.figures import panels, style
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-import nasheval as ne
-from nasheval.arrays import Ints
+from studies.arrays import Ints
+from studies.prompts.features import prompt_features
 
 SPLITS = 5
 FEATURES = ("is_code", "is_math", "log_tokens")  # of every prompt, beside its text
@@ -22,7 +22,7 @@ def prompt_table(texts: Any, *, language: Any = None, **columns: Any) -> pa.Tabl
         texts: n prompts.
         language: n language codes; None: guessed.
     """
-    found = ne.prompt_features(texts, language)
+    found = prompt_features(texts, language)
     tokens = np.asarray(found["tokens"], np.float64)
     return pa.table(
         {

@@ -13,8 +13,10 @@ from typing import Any
 import numpy as np
 
 import nasheval as ne
-from nasheval.arrays import Floats
-from nasheval.studies.contest import (
+from studies.arrays import Floats
+from studies.harness.rows import Row, Rows
+from studies.harness.study import Cell, Claim, Scale, Study, Table
+from studies.paper.contest import (
     BT_DEBIASED,
     BT_PLUG_IN,
     BT_REG,
@@ -28,10 +30,8 @@ from nasheval.studies.contest import (
     TRANSITIVE,
     scores,
 )
-from nasheval.studies.figures import grid_of_lines
-from nasheval.studies.rows import Row, Rows
-from nasheval.studies.simulated import MODALITIES, Truth, settings
-from nasheval.studies.study import Cell, Claim, Scale, Study, Table
+from studies.paper.figures import grid_of_lines
+from studies.paper.simulated import MODALITIES, Truth, settings
 
 RHOS = (0.0, 0.001, 0.01, 0.1, 1.0)
 SMALL = tuple(rho for rho in RHOS if rho <= 0.01)  # where the paper sees no significant change

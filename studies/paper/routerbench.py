@@ -16,8 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import nasheval as ne
-from nasheval.arrays import Floats, Ints
-from nasheval.studies.contest import (
+from studies.arrays import Floats, Ints
+from studies.harness.files import data_file
+from studies.harness.rows import Row, Rows
+from studies.harness.study import Cell, Claim, Scale, Study, Table
+from studies.paper.contest import (
     BT_DEBIASED,
     BT_PLUG_IN,
     MAXIMAL,
@@ -29,13 +32,10 @@ from nasheval.studies.contest import (
     lotteries,
     scores,
 )
-from nasheval.studies.figures import heatmap, panels
-from nasheval.studies.files import data_file
-from nasheval.studies.judges import tastes, verdicts
-from nasheval.studies.paired import differences, dots, leading, overview
-from nasheval.studies.prompts import FEATURES, SPLITS, drawn_pairs, others, prompt_table, repeats, windows
-from nasheval.studies.rows import Row, Rows
-from nasheval.studies.study import Cell, Claim, Scale, Study, Table
+from studies.paper.figures import heatmap, panels
+from studies.paper.judges import tastes, verdicts
+from studies.paper.paired import differences, dots, leading, overview
+from studies.paper.prompts import FEATURES, SPLITS, drawn_pairs, others, prompt_table, repeats, windows
 
 FILE = "routerbench/scores_costs.parquet"
 RHO = 1e-3

@@ -10,8 +10,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import nasheval as ne
-from nasheval.arrays import Floats
-from nasheval.studies.contest import (
+from studies.arrays import Floats
+from studies.harness.rows import Row, Rows
+from studies.harness.study import Cell, Claim, Scale, Study, Table
+from studies.paper.contest import (
     BASELINES,
     BT_DEBIASED,
     ORACLE,
@@ -25,10 +27,8 @@ from nasheval.studies.contest import (
     lotteries,
     scores,
 )
-from nasheval.studies.figures import grid_of_lines
-from nasheval.studies.rows import Row, Rows
-from nasheval.studies.simulated import MODALITIES, RHO, VOTERS, Truth, settings
-from nasheval.studies.study import Cell, Claim, Scale, Study, Table
+from studies.paper.figures import grid_of_lines
+from studies.paper.simulated import MODALITIES, RHO, VOTERS, Truth, settings
 
 RATIO = 0.3  # bar: ours against the better of the paper's two forms
 _CLOSE = 0.02  # exploitability within which two methods count as equal

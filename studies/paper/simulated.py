@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
 import nasheval as ne
-from nasheval.arrays import Floats
-from nasheval.feedback.world import Modality
-from nasheval.studies.study import Cell, Plain, Scale
+from studies.arrays import Floats
+from studies.harness.study import Cell, Plain, Scale
 
+Modality = Literal["pairwise", "ranking", "winner"]
 MODALITIES, VOTERS = ("pairwise", "ranking", "winner"), (1, 3, 5)
+SETTINGS = tuple(f"{modality}/{voters}" for modality in MODALITIES for voters in VOTERS)
 SEEDS = (70, 71, 72, 73, 74)
 N, TEST = 20_000, 4_096
 QUICK_N, QUICK_TEST = 400, 512

@@ -13,13 +13,14 @@ from typing import Any
 import numpy as np
 
 import nasheval as ne
-from nasheval.arrays import Floats
-from nasheval.studies.contest import OURS, PLUG_IN, PRINTED, scores
-from nasheval.studies.figures import NAMES, legend, panels, style
-from nasheval.studies.rows import Row, Rows
-from nasheval.studies.rq1 import by_setting, setting_names
-from nasheval.studies.simulated import RHO, SEEDS, Truth, settings
-from nasheval.studies.solver_timing import (
+from studies.arrays import Floats
+from studies.harness.rows import Row, Rows
+from studies.harness.study import Cell, Claim, Plain, Scale, Study, Table
+from studies.paper.contest import OURS, PLUG_IN, PRINTED, scores
+from studies.paper.figures import NAMES, legend, panels, style
+from studies.paper.rq1 import by_setting, setting_names
+from studies.paper.simulated import RHO, SEEDS, Truth, settings
+from studies.paper.solver_timing import (
     ALL,
     BY_SIZE,
     EXACT,
@@ -30,7 +31,6 @@ from nasheval.studies.solver_timing import (
     PAYOFFS,
     timings,
 )
-from nasheval.studies.study import Cell, Claim, Plain, Scale, Study, Table
 
 GAMES = (OURS, PRINTED, PLUG_IN)
 SIZES, QUICK_SIZES = "3,5,7,10,15,25,50", "3,5,7"

@@ -14,10 +14,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 import nasheval as ne
-from nasheval.arrays import Floats
-from nasheval.studies.rows import Row
-from nasheval.studies.simulated import RHO, Truth
-from nasheval.studies.study import Cell
+from studies.arrays import Floats
+from studies.harness.rows import Row
+from studies.harness.study import Cell
+from studies.paper.simulated import RHO, Truth
 
 Step = Callable[[], object]
 Name = TypeVar("Name")

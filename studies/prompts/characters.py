@@ -42,6 +42,15 @@ _PLANE, _UNICODE = 0x10000, 0x110000
 _CHUNK_BYTES = 1 << 18
 
 
+def as_strings(texts: object) -> pa.LargeStringArray:
+    """Return n texts, nulls where missing, as one Arrow array: from a list or any Arrow array of strings."""
+    array = texts if isinstance(texts, pa.Array | pa.ChunkedArray) else pa.array(texts, from_pandas=True)
+    if pa.types.is_dictionary(array.type):
+        array = array.cast(array.type.value_type)
+    large = array.cast(pa.large_string())
+    return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
+
+
 def token_counts(texts: pa.LargeStringArray) -> Counts:
     """Count the tokens of each text, (n,); a null counts as empty.
 

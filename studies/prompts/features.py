@@ -9,10 +9,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nasheval.contexts.characters import token_counts
-from nasheval.contexts.language import guess_language_group, language_group
-from nasheval.contexts.table import as_strings
-from nasheval.errors import InputError
+from nasheval import InputError
+from studies.prompts.characters import as_strings, token_counts
+from studies.prompts.language import guess_language_group, language_group
 
 Flags: TypeAlias = npt.NDArray[np.bool_]
 
@@ -70,7 +69,7 @@ def prompt_features(texts: object, language: object = None) -> pa.Table:
     guessed (`guess_language_group`).
 
     Args:
-        texts: n prompts: a list, a pyarrow or numpy array, a pandas or polars Series.
+        texts: n prompts: a list, a NumPy array or a pyarrow array.
         language: n language codes or names; null where unknown, and None if none is known.
     """
     prompts = as_strings(texts)

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nasheval.contexts.characters import (
+from studies.prompts.characters import (
     ACCENTED,
     ASCII,
     CYRILLIC,
@@ -20,9 +20,9 @@ from nasheval.contexts.characters import (
     OTHER_LETTER,
     POLISH,
     Counts,
+    as_strings,
     class_counts,
 )
-from nasheval.contexts.table import as_strings
 
 _LATIN_SCRIPT, _CYRILLIC_SCRIPT, _HAN_SCRIPT = range(3)
 GROUPS = ("English", "Polish", "Russian", "Chinese", "Other")
@@ -65,7 +65,7 @@ def language_group(codes: object) -> pa.StringArray:
         codes: n codes or English names in any case: "en", "en-US", "English", "zh-Hant", "pol", "Chinese
             (Simplified)"; what is none of the four languages is "Other".
     """
-    coded = as_strings(codes, name="languages").dictionary_encode()
+    coded = as_strings(codes).dictionary_encode()
     groups = pa.array([_group(str(code)) for code in coded.dictionary.to_pylist()], pa.string())
     return groups.take(coded.indices)
 

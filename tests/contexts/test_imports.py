@@ -7,7 +7,7 @@ import nasheval.contexts
 
 
 def test_public_names() -> None:
-    assert nasheval.contexts.__all__ == ["ContextEncoder", "TextEncoder", "language_group", "prompt_features"]
+    assert nasheval.contexts.__all__ == ["ContextEncoder", "TextEncoder"]
 
 
 def test_importing_contexts_imports_nothing_heavy() -> None:

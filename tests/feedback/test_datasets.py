@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -9,10 +11,11 @@ import pytest
 
 import nasheval as ne
 from nasheval.feedback import datasets
-from nasheval.studies.highway_agents import AGENTS
-from nasheval.studies.highway_judges import JUDGE_NAMES, hold_cycle, judge_verdicts, verdict_sums
+from studies.highway_log import agents
+from studies.highway_log.agents import AGENTS
+from studies.highway_log.judges import JUDGE_NAMES, hold_cycle, judge_verdicts, verdict_sums
 
-EPISODES = datasets.path("highway").with_name("highway_episodes.parquet")
+EPISODES = Path(agents.__file__).parent / "data/episodes.parquet"
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nasheval.studies import contest
+from studies.paper import contest
 
 DATA = Path(os.environ.get("NASHEVAL_DATA") or Path(__file__).parents[2].parent / "shared" / "data")
 CHAT = ("alpha", "beta", "delta", "epsilon", "eta", "gamma", "gpt-4")

@@ -11,14 +11,14 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neural_network import MLPRegressor
 
 import nasheval as ne
-from nasheval.studies import ablation
-from nasheval.studies.ablation import STUDY, lotteries, network, without_warnings
-from nasheval.studies.contest import BASELINES, BT_PLUG_IN, ORACLE, OURS, PER_PAIR, PLUG_IN, ROBUST
-from nasheval.studies.rows import Rows
-from nasheval.studies.running import work_off
-from nasheval.studies.simulated import Truth
-from nasheval.studies.study import Cell, Scale
-from nasheval.studies.writing import write
+from studies.harness.rows import Rows
+from studies.harness.running import run_study
+from studies.harness.study import Cell, Scale
+from studies.harness.writing import write
+from studies.paper import ablation
+from studies.paper.ablation import STUDY, lotteries, network, without_warnings
+from studies.paper.contest import BASELINES, BT_PLUG_IN, ORACLE, OURS, PER_PAIR, PLUG_IN, ROBUST
+from studies.paper.simulated import Truth
 
 TINY = Cell("tiny", {"modality": "ranking", "voters": 3, "seed": 70, "n": 60, "test": 40})
 
@@ -89,7 +89,7 @@ def test_plug_in_averages_the_folds_and_the_oracle_knows_the_nuisances(small):
 
 def test_the_study_runs_and_writes(small, tmp_path):
     study = replace(STUDY, cells=lambda scale: [TINY])
-    report = write(work_off(study, tmp_path, Scale(), show=False), tmp_path)
+    report = write(run_study(study, tmp_path, Scale(), show=False), tmp_path)
     assert [table.header for table in report.tables] == [("method", "ranking / 3")] * 2
     assert (tmp_path / "ablation.png").exists()
 

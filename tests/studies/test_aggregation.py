@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 
 import nasheval as ne
-from nasheval.studies import aggregation
-from nasheval.studies.rows import Rows
-from nasheval.studies.running import work_off
-from nasheval.studies.study import Scale
-from nasheval.studies.writing import write
+from studies.harness.rows import Rows
+from studies.harness.running import run_study
+from studies.harness.study import Scale
+from studies.harness.writing import write
+from studies.paper import aggregation
 
 from .small_prompts import write_routed
 
@@ -51,7 +51,7 @@ def test_the_whole_study_on_small_data(tmp_path, monkeypatch):
     write_routed(tmp_path)
     monkeypatch.setenv("NASHEVAL_DATA", str(tmp_path))
     out = tmp_path / "out"
-    finished = work_off(aggregation.STUDY, out, Scale(quick=True), show=False)
+    finished = run_study(aggregation.STUDY, out, Scale(quick=True), show=False)
     report = write(finished, out)
     assert (out / "aggregation.png").stat().st_size > 10_000
     assert [row[0] for row in report.tables[0].rows] == ["arc-challenge", "mbpp"]

@@ -14,9 +14,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nasheval as ne
-from nasheval.studies import arena, arena_data
-from nasheval.studies.arena_data import MODELS, RELEASE, Poll, of_release, present, read_poll, well_met
-from nasheval.studies.arena_groups import (
+from studies.harness.rows import Rows
+from studies.harness.running import run_study
+from studies.harness.study import Cell, Scale
+from studies.harness.writing import write
+from studies.paper import arena, arena_data
+from studies.paper.arena_data import MODELS, RELEASE, Poll, of_release, present, read_poll, well_met
+from studies.paper.arena_groups import (
     Groups,
     dealt_at_random,
     distances,
@@ -24,11 +28,7 @@ from nasheval.studies.arena_groups import (
     share_as_large,
     tallies,
 )
-from nasheval.studies.arena_release import write_release
-from nasheval.studies.rows import Rows
-from nasheval.studies.running import work_off
-from nasheval.studies.study import Cell, Scale
-from nasheval.studies.writing import write
+from studies.paper.arena_release import write_release
 
 VOTES = pd.DataFrame(
     [
@@ -252,7 +252,7 @@ def test_the_study_end_to_end(tmp_path, monkeypatch):
     monkeypatch.setattr(arena, "beside_learned", partial(arena.beside_learned, outcome="lightgbm"))  # is quick
     cells = [Cell("made-up release", {"data": "made-up release", "shuffles": 5})]
     study = replace(arena.STUDY, cells=lambda scale: cells)
-    report = write(work_off(study, tmp_path, Scale(quick=True), show=False), tmp_path)
+    report = write(run_study(study, tmp_path, Scale(quick=True), show=False), tmp_path)
     titles = {table.title: table for table in report.tables}
     assert "is not here" in titles["Votes"].note
     assert len(titles["How far the lotteries of groups lie apart"].rows) == 11

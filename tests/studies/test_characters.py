@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nasheval.contexts import characters
-from nasheval.contexts.characters import ASCII, CYRILLIC, HAN, KANA, NOT_RUSSIAN, POLISH, class_counts, token_counts
+from studies.prompts import characters
+from studies.prompts.characters import ASCII, CYRILLIC, HAN, KANA, NOT_RUSSIAN, POLISH, class_counts, token_counts
 
 
 def strings(texts: list[str | None]) -> pa.LargeStringArray:

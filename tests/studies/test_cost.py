@@ -7,9 +7,9 @@ import pyarrow as pa
 import pytest
 
 import nasheval as ne
-from nasheval.studies import cost
-from nasheval.studies.contest import MAXIMAL, OURS, PRINTED
-from nasheval.studies.rows import Rows
+from studies.harness.rows import Rows
+from studies.paper import cost
+from studies.paper.contest import MAXIMAL, OURS, PRINTED
 
 PRICES = np.array([1.0, 2.0, 5.0])
 

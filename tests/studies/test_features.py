@@ -12,8 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nasheval.contexts import ContextEncoder, language_group, prompt_features
-from nasheval.errors import InputError
+from nasheval import ContextEncoder, InputError
+from studies.prompts.features import prompt_features
+from studies.prompts.language import language_group
 
 DATA = Path(os.environ.get("NASHEVAL_DATA") or Path(__file__).parents[2] / "../shared/data")
 

@@ -5,21 +5,24 @@ from __future__ import annotations
 import csv
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from typer.testing import CliRunner
 
 import nasheval as ne
-from nasheval.cli import app
-from nasheval.studies import catalogue, contest
-from nasheval.studies.files import data_file
-from nasheval.studies.highway import FLOOR, floor
-from nasheval.studies.rows import Rows
-from nasheval.studies.running import CELLS, finished_cells, work_off
-from nasheval.studies.simulated import Truth, settings
-from nasheval.studies.study import Cell, Claim, Scale, Study, Table
-from nasheval.studies.writing import read, write
+from studies import catalogue
+from studies.__main__ import main
+from studies.catalogue import BENCHMARKS, STUDIES, TOOLS
+from studies.harness import writing
+from studies.harness.files import data_file
+from studies.harness.rows import Rows
+from studies.harness.running import CELLS, finished_cells, labelled, run_cells, run_study
+from studies.harness.study import Cell, Claim, Scale, Study, Table
+from studies.harness.writing import read, write
+from studies.paper import contest
+from studies.paper.highway import FLOOR, floor
+from studies.paper.simulated import Truth, settings
 
 ran: list[str] = []
 
@@ -66,9 +69,9 @@ def _forget():
 
 
 def test_finished_cells_are_not_run_again(tmp_path):
-    first = work_off(STUDY, tmp_path, Scale(), show=False)
+    first = run_study(STUDY, tmp_path, Scale(), show=False)
     assert ran == ["seed 1", "seed 2", "seed 3"]
-    again = work_off(STUDY, tmp_path, Scale(), show=False)
+    again = run_study(STUDY, tmp_path, Scale(), show=False)
     assert len(ran) == 3
     assert list(again.rows) == list(first.rows)
     assert again.seconds == pytest.approx(first.seconds)
@@ -76,42 +79,42 @@ def test_finished_cells_are_not_run_again(tmp_path):
 
 def test_an_interrupted_study_resumes_where_it_stopped(tmp_path):
     with pytest.raises(KeyboardInterrupt):
-        work_off(STUDY, tmp_path, Scale(seeds=(1, 13, 2)), show=False)
+        run_study(STUDY, tmp_path, Scale(seeds=(1, 13, 2)), show=False)
     assert ran == ["seed 1", "seed 13"]
-    found = work_off(STUDY, tmp_path, Scale(seeds=(1, 2)), show=False)
+    found = run_study(STUDY, tmp_path, Scale(seeds=(1, 2)), show=False)
     assert ran == ["seed 1", "seed 13", "seed 2"]
     assert found.rows.distinct("seed") == [1, 2]
 
 
 def test_a_torn_line_is_run_again_and_harms_no_other(tmp_path):
-    work_off(STUDY, tmp_path, Scale(), show=False)
+    run_study(STUDY, tmp_path, Scale(), show=False)
     text = (tmp_path / CELLS).read_text()
     (tmp_path / CELLS).write_text(text[: len(text) - 20])
     ran.clear()
-    found = work_off(STUDY, tmp_path, Scale(), show=False)
+    found = run_study(STUDY, tmp_path, Scale(), show=False)
     assert ran == ["seed 3"]
     assert len(found.rows) == 6
     assert set(finished_cells(tmp_path / CELLS)) == {"seed 1", "seed 2", "seed 3"}
 
 
 def test_other_settings_are_run_again(tmp_path):
-    quick = work_off(STUDY, tmp_path, Scale(quick=True, seeds=(1, 2, 3)), show=False)
-    full = work_off(STUDY, tmp_path, Scale(), show=False)
+    quick = run_study(STUDY, tmp_path, Scale(quick=True, seeds=(1, 2, 3)), show=False)
+    full = run_study(STUDY, tmp_path, Scale(), show=False)
     assert len(ran) == 6
     assert full.rows.mean("loss") == pytest.approx(4.5 * quick.rows.mean("loss"))
 
 
 def test_a_fresh_run_forgets(tmp_path):
-    work_off(STUDY, tmp_path, Scale(), show=False)
-    work_off(STUDY, tmp_path, Scale(), show=False, fresh=True)
+    run_study(STUDY, tmp_path, Scale(), show=False)
+    run_study(STUDY, tmp_path, Scale(), show=False, fresh=True)
     assert len(ran) == 6
 
 
 def test_processes_give_what_one_gives(tmp_path):
     study = catalogue.study("highway")
     small = Study(study.name, study.title, study.paper, lambda scale: [_small(0), _small(1)], study.run, study.tables)
-    one = work_off(small, tmp_path / "one", Scale(), show=False)
-    two = work_off(small, tmp_path / "two", Scale(), show=False, jobs=2)
+    one = run_study(small, tmp_path / "one", Scale(), show=False)
+    two = run_study(small, tmp_path / "two", Scale(), show=False, jobs=2)
     assert list(one.rows) == list(two.rows)
 
 
@@ -134,13 +137,13 @@ def test_rows_are_read_by_column():
 
 
 def test_a_report_is_read_back_as_it_was_written(tmp_path):
-    report = write(work_off(STUDY, tmp_path, Scale(), show=False), tmp_path)
+    report = write(run_study(STUDY, tmp_path, Scale(), show=False), tmp_path)
     assert read(tmp_path) == report
     assert report.claims[0].verdict == "met"
     assert report.settings["seeds"] == "1, 2, 3"
     told = (tmp_path / "table.md").read_text()
     assert "| a | 18.000 ± 9.000 |" in told
-    assert "nasheval reproduce toy" in told
+    assert "python -m studies toy" in told
     assert "| b beats a | so it is | met |" in told
     with (tmp_path / "rows.csv").open() as file:
         assert [float(row["loss"]) for row in csv.DictReader(file)] == [9, 4.5, 18, 9, 27, 13.5]
@@ -198,9 +201,7 @@ def test_the_true_nuisances_are_the_worlds():
     truth = Truth.of(settings(Scale(quick=True), modalities=("winner",), voters=(3,))[0])
     known = truth.oracle()
     X = ne.ContextEncoder.fit(truth.log.contexts)
-    from nasheval.nuisance.learners import Features
-
-    encoded = Features.of(X, truth.contexts)
+    encoded = SimpleNamespace(trees=X.encode(truth.contexts, form="trees"))
     mu, e = (known[name].fit(None, None, None, None).predict(encoded, 0) for name in ("outcome", "propensity"))
     assert mu == pytest.approx(truth.world.outcome(truth.contexts, "winner", voters=3).values, abs=1e-4)
     assert e.shape == (len(truth.contexts), len(truth.log.menus))
@@ -218,21 +219,19 @@ def test_the_floor_of_runs_that_agree_is_zero():
 # -- the command line -------------------------------------------------------------------------------------------------
 
 
-def invoke(*words):
-    return CliRunner().invoke(app, ["reproduce", *words])
-
-
-def test_the_command_lists_runs_and_shows(tmp_path, monkeypatch):
-    listed = invoke().output
-    assert all(f"{name}: " in listed for name in catalogue.NAMES)
+def test_the_command_lists_runs_and_shows(tmp_path, monkeypatch, capsys):
+    main([])
+    listed = capsys.readouterr().out
+    assert all(f"{name}: " in listed for name in {**STUDIES, **BENCHMARKS, **TOOLS})
     monkeypatch.setattr(catalogue, "study", lambda name: STUDY)
-    done = invoke("rq1", "--out", str(tmp_path), "--jobs", "1", "--seeds", "1-2")
-    assert done.exit_code == 0, done.output
-    assert "18.000 ± 9.000" not in done.output
-    assert "13.500 ± 6.364" in done.output
+    main(["rq1", "--out", str(tmp_path), "--jobs", "1", "--seeds", "1-2"])
+    done = capsys.readouterr().out
+    assert "18.000 ± 9.000" not in done
+    assert "13.500 ± 6.364" in done
     ran.clear()
-    shown = invoke("--show", "rq1", "--out", str(tmp_path))
-    assert "13.500 ± 6.364" in shown.output
+    for words in (["--show", "rq1"], ["rq1", "--show"]):
+        main([*words, "--out", str(tmp_path)])
+        assert "13.500 ± 6.364" in capsys.readouterr().out
     assert ran == []
 
 
@@ -244,33 +243,61 @@ def test_the_command_lists_runs_and_shows(tmp_path, monkeypatch):
     ],
 )
 def test_what_is_wrong_is_told(tmp_path, words, told):
-    found = invoke(*words, "--out", str(tmp_path))
-    assert told in str(found.exception)
+    with pytest.raises(ne.InputError, match=told):
+        main([*words, "--out", str(tmp_path)])
 
 
-def test_all_leaves_out_what_lacks_data(tmp_path, monkeypatch):
+def test_all_leaves_out_what_lacks_data(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("NASHEVAL_DATA", str(tmp_path))
     needy = replace(STUDY, needs=("votes.csv",))
     monkeypatch.setattr(catalogue, "study", lambda name: needy if name == "oa" else STUDY)
-    done = invoke("all", "--out", str(tmp_path), "--jobs", "1", "--quick")
-    assert done.exit_code == 0
-    assert "oa is left out. There is no votes.csv" in done.output
-    assert len(ran) == len(catalogue.NAMES) - 1
-    assert "There is no votes.csv" in str(invoke("oa", "--out", str(tmp_path)).exception)
+    main(["all", "--out", str(tmp_path), "--jobs", "1", "--quick"])
+    assert "oa is left out. There is no votes.csv" in capsys.readouterr().out
+    assert len(ran) == len(STUDIES) - 1
+    with pytest.raises(ne.InputError, match=r"There is no votes\.csv"):
+        main(["oa", "--out", str(tmp_path)])
 
 
 def test_results_that_are_nowhere_are_told(tmp_path, monkeypatch):
-    monkeypatch.setattr("nasheval.studies.writing.bundled", lambda name: tmp_path / "none")
-    assert "There are no results of 'rq1'" in str(invoke("--show", "rq1", "--out", str(tmp_path)).exception)
+    monkeypatch.setattr(writing, "KEPT", tmp_path / "none")
+    with pytest.raises(ne.InputError, match="There are no results of 'rq1'"):
+        main(["--show", "rq1", "--out", str(tmp_path)])
 
 
-def test_bundled_results_are_whole():
-    from nasheval.studies.writing import RESULTS, bundled
-
-    for name in catalogue.NAMES:
-        if (bundled(name) / RESULTS).exists():
-            report = read(bundled(name))
+def test_kept_results_are_whole():
+    for name in STUDIES:
+        if (writing.KEPT / name / writing.RESULTS).exists():
+            report = read(writing.KEPT / name)
             assert report.name == name
             assert not report.settings["quick"]
             assert report.tables
             assert json.dumps(report.settings)
+
+
+@pytest.mark.parametrize("name", [*BENCHMARKS, *TOOLS])
+def test_every_benchmark_tells_its_options(name, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([name, "--help"])
+    assert end.value.code == 0
+    assert f"python -m studies {name}" in capsys.readouterr().out
+
+
+# -- cells of benchmarks ----------------------------------------------------------------------------------------------
+
+
+def test_a_failing_cell_is_left_out_and_tried_again(tmp_path, capsys):
+    cells = [Cell.of(seed=1, n=1), Cell.of(seed=7, n=1)]
+    broken = {"now": True}
+
+    def sometimes(cell):
+        if broken["now"] and cell["seed"] == 7:
+            raise ValueError("no")
+        return run(cell)
+
+    first = run_cells(sometimes, cells, tmp_path / "cells.jsonl", show=False, skip_failures=True)
+    assert [one.cell["seed"] for one in first] == [1]
+    assert "7/1 failed: ValueError: no" in capsys.readouterr().err
+    broken["now"] = False
+    second = run_cells(sometimes, cells, tmp_path / "cells.jsonl", show=False, skip_failures=True)
+    assert [row["loss"] for row in labelled(second)] == [1.0, 0.5, 7.0, 3.5]
+    assert ran == ["1/1", "7/1"]

@@ -10,10 +10,11 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from nasheval.errors import InputError, MissingExtraError
-from nasheval.studies import highway_agents, highway_data
-from nasheval.studies.highway_agents import AGENTS, Configuration, GreedyPolicy
-from nasheval.studies.highway_judges import (
+from nasheval import InputError, MissingExtraError
+from studies.highway_log import agents as highway_agents
+from studies.highway_log import build as highway_data
+from studies.highway_log.agents import AGENTS, Configuration, GreedyPolicy
+from studies.highway_log.judges import (
     JUDGES,
     hold_cycle,
     judge_verdicts,
@@ -29,7 +30,7 @@ simulator = pytest.mark.filterwarnings("ignore:.*:UserWarning", "ignore:.*:Depre
 def sim():
     pytest.importorskip("highway_env", reason="highway-env is not installed")
     pytest.importorskip("mo_gymnasium", reason="mo-gymnasium is not installed")
-    from nasheval.studies import highway_sim
+    from studies.highway_log import sim as highway_sim
 
     return highway_sim
 

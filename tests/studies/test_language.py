@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nasheval.contexts import language, language_group, prompt_features
-from nasheval.contexts.characters import (
+from studies.prompts import language
+from studies.prompts.characters import (
     ACCENTED,
     ASCII,
     CYRILLIC,
@@ -21,8 +21,7 @@ from nasheval.contexts.characters import (
     POLISH,
     _table,
 )
-from nasheval.contexts.language import GROUPS, guess_language_group
-from nasheval.errors import InputError
+from studies.prompts.language import GROUPS, guess_language_group, language_group
 
 
 @pytest.mark.parametrize(
@@ -47,14 +46,6 @@ def test_a_missing_language_stays_missing() -> None:
     assert language_group(["en", None]).to_pylist() == ["English", None]
     assert language_group(pa.array(["zh", "fr"]).dictionary_encode()).to_pylist() == ["Chinese", "Other"]
     assert language_group([]).to_pylist() == []
-
-
-def test_what_is_no_language_is_called_so() -> None:
-    for codes in (5, [1, 2], "en"):
-        with pytest.raises(InputError, match=r"^languages: "):
-            language_group(codes)
-        with pytest.raises(InputError, match=r"^languages: "):
-            prompt_features(["a", "b"], codes)
 
 
 @pytest.mark.parametrize(

@@ -6,15 +6,15 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from nasheval.errors import InputError
-from nasheval.studies import oa
-from nasheval.studies.contest import BASELINES, MAXIMAL, OURS, UNIFORM
-from nasheval.studies.paired import Mean, differences, leading, together
-from nasheval.studies.prompts import drawn_pairs, others, prompt_table, repeats, windows
-from nasheval.studies.rows import Rows
-from nasheval.studies.running import work_off
-from nasheval.studies.study import Scale
-from nasheval.studies.writing import write
+from nasheval import InputError
+from studies.harness.rows import Rows
+from studies.harness.running import run_study
+from studies.harness.study import Scale
+from studies.harness.writing import write
+from studies.paper import oa
+from studies.paper.contest import BASELINES, MAXIMAL, OURS, UNIFORM
+from studies.paper.paired import Mean, differences, leading, together
+from studies.paper.prompts import drawn_pairs, others, prompt_table, repeats, windows
 
 from .small_prompts import CHAT, guessed, real, write_chat
 
@@ -159,7 +159,7 @@ def test_the_whole_study_on_small_data(folder, tmp_path, monkeypatch):
     monkeypatch.setattr(oa, "lotteries", guessed)
     monkeypatch.setattr(oa, "TEST", 10)
     out = tmp_path / "out"
-    report = write(work_off(oa.STUDY, out, Scale(), show=False), out)
+    report = write(run_study(oa.STUDY, out, Scale(), show=False), out)
     assert [table.title.split(": ")[1] for table in report.tables] == [
         "six models, without gpt-4", "six models, without gpt-4", "all seven models", "all seven models",
     ]  # fmt: skip

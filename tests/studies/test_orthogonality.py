@@ -10,14 +10,14 @@ import pandas as pd
 import pytest
 
 import nasheval as ne
-from nasheval.studies import injection, orthogonality
-from nasheval.studies.injection import DEBIASED, DRAWN, PLUG, Injection, along, exploited, games, payoff_error, surfaces
-from nasheval.studies.orthogonality import claims, fitted_slope, tables
-from nasheval.studies.rows import Rows
-from nasheval.studies.running import work_off
-from nasheval.studies.simulated import Truth
-from nasheval.studies.study import Cell, Scale
-from nasheval.studies.writing import write
+from studies.harness.rows import Rows
+from studies.harness.running import run_study
+from studies.harness.study import Cell, Scale
+from studies.harness.writing import write
+from studies.paper import injection, orthogonality
+from studies.paper.injection import DEBIASED, DRAWN, PLUG, Injection, along, exploited, games, payoff_error, surfaces
+from studies.paper.orthogonality import claims, fitted_slope, tables
+from studies.paper.simulated import Truth
 
 
 def truth_of(modality, n=40, seed=70):
@@ -177,7 +177,7 @@ def test_the_study_end_to_end(tmp_path, monkeypatch):
 
     monkeypatch.setattr(orthogonality, "estimated", known)
     study = replace(orthogonality.STUDY, cells=small)
-    report = write(work_off(study, tmp_path, Scale(quick=True), show=False), tmp_path)
+    report = write(run_study(study, tmp_path, Scale(quick=True), show=False), tmp_path)
     titles = {table.title: table for table in report.tables}
     assert [row[1] for row in titles["Rate in the number of contexts"].rows] == ["-0.50"] * 6
     assert titles["Payoff error against n: mean ± sd over seeds"].rows[0] == (orthogonality.OURS, "0.100", "0.050")

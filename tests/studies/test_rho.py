@@ -6,13 +6,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from nasheval.studies.contest import BT_REG, ORACLE, OURS, PER_PAIR, PLUG_IN, PRINTED, TRANSITIVE, baselines, plug_in
-from nasheval.studies.rho import RHOS, STUDY, TRUE, equilibria, methods, unmoved
-from nasheval.studies.rows import Rows
-from nasheval.studies.running import work_off
-from nasheval.studies.simulated import Truth
-from nasheval.studies.study import Cell, Scale
-from nasheval.studies.writing import write
+from studies.harness.rows import Rows
+from studies.harness.running import run_study
+from studies.harness.study import Cell, Scale
+from studies.harness.writing import write
+from studies.paper.contest import BT_REG, ORACLE, OURS, PER_PAIR, PLUG_IN, PRINTED, TRANSITIVE, baselines, plug_in
+from studies.paper.rho import RHOS, STUDY, TRUE, equilibria, methods, unmoved
+from studies.paper.simulated import Truth
 
 TINY = Cell("tiny", {"modality": "pairwise", "voters": 3, "seed": 70, "n": 120, "test": 50})
 
@@ -44,7 +44,7 @@ def test_one_fit_serves_every_rho(quick_ours):
 
 
 def test_the_study_runs_and_writes(quick_ours, tmp_path):
-    finished = work_off(replace(STUDY, cells=lambda scale: [TINY]), tmp_path, Scale(), show=False)
+    finished = run_study(replace(STUDY, cells=lambda scale: [TINY]), tmp_path, Scale(), show=False)
     report = write(finished, tmp_path)
     assert finished.rows.distinct("rho") == list(RHOS)
     assert (finished.rows.where(method=TRUE).values("f1") == 1).all()  # the reference is under the same rho

@@ -10,15 +10,15 @@ from hypothesis.extra.numpy import arrays
 
 import nasheval as ne
 from nasheval.feedback.partition import Zero
-from nasheval.studies import routerbench
-from nasheval.studies.contest import OURS
-from nasheval.studies.judges import accuracy_nearby, tastes, verdicts
-from nasheval.studies.prompts import windows
-from nasheval.studies.routerbench import Bench, question
-from nasheval.studies.rows import Rows
-from nasheval.studies.running import work_off
-from nasheval.studies.study import Scale
-from nasheval.studies.writing import write
+from studies.harness.rows import Rows
+from studies.harness.running import run_study
+from studies.harness.study import Scale
+from studies.harness.writing import write
+from studies.paper import routerbench
+from studies.paper.contest import OURS
+from studies.paper.judges import accuracy_nearby, tastes, verdicts
+from studies.paper.prompts import windows
+from studies.paper.routerbench import Bench, question
 
 from .small_prompts import ROUTED, WORDS, guessed, real, write_routed
 
@@ -129,7 +129,7 @@ def test_the_whole_study_on_small_data(bench, tmp_path, monkeypatch):
     monkeypatch.setattr(routerbench, "lotteries", guessed)
     monkeypatch.setattr(routerbench, "TEST", 6)
     out = tmp_path / "out"
-    report = write(work_off(routerbench.STUDY, out, Scale(), show=False), out)
+    report = write(run_study(routerbench.STUDY, out, Scale(), show=False), out)
     assert all((out / f"{name}.png").stat().st_size > 10_000 for name in ("heatmap", "routerbench"))
     assert "paper: exploitability" in report.tables[0].header
     assert "its judges were language models" in report.tables[0].note

@@ -11,13 +11,15 @@ from hypothesis import settings as examples
 from hypothesis import strategies as st
 
 import nasheval as ne
-from nasheval.studies import solver_timing
-from nasheval.studies.contest import OURS, PLUG_IN, PRINTED, plug_in
-from nasheval.studies.rows import Rows
-from nasheval.studies.running import work_off
-from nasheval.studies.simulated import Truth
-from nasheval.studies.solver import STUDY, learned, lotteries, taken
-from nasheval.studies.solver_timing import (
+from studies.harness.rows import Rows
+from studies.harness.running import run_study
+from studies.harness.study import Cell, Scale
+from studies.harness.writing import write
+from studies.paper import solver_timing
+from studies.paper.contest import OURS, PLUG_IN, PRINTED, plug_in
+from studies.paper.simulated import Truth
+from studies.paper.solver import STUDY, learned, lotteries, taken
+from studies.paper.solver_timing import (
     ALL,
     BY_SIZE,
     ENUMERATED,
@@ -31,8 +33,6 @@ from nasheval.studies.solver_timing import (
     enumerations,
     medians,
 )
-from nasheval.studies.study import Cell, Scale
-from nasheval.studies.writing import write
 
 QUALITY = Cell(
     "quality",
@@ -174,7 +174,7 @@ def test_both_ways_have_the_same_games(quick_ours):
 
 def test_the_study_runs_and_writes(quick_ours, tmp_path):
     study = replace(STUDY, cells=lambda scale: [QUALITY, RUNTIME])
-    finished = work_off(study, tmp_path, Scale(), show=False)
+    finished = run_study(study, tmp_path, Scale(), show=False)
     report = write(finished, tmp_path)
     assert [table.header[1:] for table in report.tables] == [("pairwise / 3",)] * 2 + [("K = 3", "K = 4")] * 2
     timed_rows = finished.rows.where(part="runtime")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from benchmarks.coverage_arena import Share
-from benchmarks.worlds import WORLDS, Contexts, Population, bradley_terry, own_contexts, population
 from scipy.stats import qmc
+
+from studies.benchmarks.coverage_arena import Share
+from studies.benchmarks.worlds import WORLDS, Contexts, Population, bradley_terry, own_contexts, population
 
 SMALL = [name for name in WORLDS if not name.endswith(("-22", "-60"))] + ["category-22", "voters-60"]
 
@@ -28,9 +29,9 @@ def weighted_sums(name: str, seeds: range) -> tuple[np.ndarray, np.ndarray]:
         world = WORLDS[name](seed)
         log, upper = world.log, np.triu_indices(world.log.n_agents, 1)
         truth = world.truth["all"][upper]
-        assert world.propensity is not None
+        chance = (world.told or world.log).records.propensity
         pair = log.menus.columns.pair[log.menus.column_of_verdict]
-        found.append(np.bincount(pair, log.verdicts.z / world.propensity, len(truth)) / log.n_contexts)
+        found.append(np.bincount(pair, log.verdicts.z / chance, len(truth)) / log.n_contexts)
     return np.array(found), truth
 
 

@@ -30,7 +30,6 @@ from nasheval.cli.leaderboard import leaderboard
 from nasheval.cli.predicting import predict, route
 from nasheval.cli.printing import as_options, console, escaped
 from nasheval.cli.reporting import report
-from nasheval.cli.reproducing import reproduce
 from nasheval.errors import ConvergenceError, MissingExtraError, NashEvalError
 
 _STATUS = {MissingExtraError: 3, ConvergenceError: 4}
@@ -56,7 +55,7 @@ def _flowing(text: str) -> str:
     return "\n\n".join(re.sub(r"\n\s*", " ", paragraph) for paragraph in paragraphs)
 
 
-for command in (fit, leaderboard, predict, route, evaluate, report, check, export, reproduce):
+for command in (fit, leaderboard, predict, route, evaluate, report, check, export):
     app.command(help=_flowing(command.__doc__ or ""))(command)
 app.add_typer(datasets_app, name="datasets")
 

@@ -1,0 +1,1 @@
+"""The bundled MO-Highway log, built from the simulator; `data/` holds its episodes and learning curves."""
