@@ -27,6 +27,7 @@ import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -86,8 +87,8 @@ def study(cell: Cell) -> list[Row]:
     plain, yardstick = (np.nan_to_num(log.pair_counts.margin) for log in (first, other))
     begun = time.process_time()
     # the second stage and the policy are made for the timing only: group means rest on neither
-    stage = "corrected" if cell["timed"] else "none"
-    model = ne.NashEval(outcome=cell["outcome"], second_stage=stage, n_jobs=1, device="cpu", verbose=False).fit(first)
+    form: dict[str, Any] = {"outcome": cell["outcome"], "second_stage": "corrected" if cell["timed"] else "none"}
+    model = ne.NashEval(**form, n_jobs=1, device="cpu", verbose=False).fit(first)
     fit = time.process_time() - begun
     group = model.payoff_interval()
     low, high = group.interval(simultaneous=False)

@@ -29,6 +29,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -58,8 +59,8 @@ def plan(kind: str, logs: int, contexts: int, outcome: str) -> Iterator[Cell]:
     """Yield the logs to simulate."""
     for i in range(logs):
         modality, voters = SETTINGS[kind][i % len(SETTINGS[kind])]
-        drawn = {"kind": kind, "seed": FIRST_SEED[kind] + i, "modality": modality, "voters": voters}
-        yield Cell.of(**drawn, contexts=contexts, outcome=outcome)
+        seed = FIRST_SEED[kind] + i
+        yield Cell.of(kind=kind, seed=seed, modality=modality, voters=voters, contexts=contexts, outcome=outcome)
 
 
 # -- one log ----------------------------------------------------------------------------------------------------------
@@ -72,8 +73,9 @@ def study(cell: Cell) -> list[Row]:
     log = world.feedback(cell["modality"], voters=cell["voters"], n=cell["contexts"])
     everywhere = qmc.Sobol(world.dim, scramble=False).random_base2(POINTS)
     truth = world.payoff(everywhere, cell["modality"], voters=cell["voters"]).mean(axis=0)
-    options = {"aggregator": ne.Mean(), "second_stage": "none", "n_jobs": 1, "device": "cpu", "verbose": False}
-    group = ne.NashEval(outcome=cell["outcome"], **options).fit(log).payoff_interval(confidence=CONFIDENCE)
+    how: dict[str, Any] = {"outcome": cell["outcome"], "aggregator": ne.Mean(), "second_stage": "none"}
+    model = ne.NashEval(**how, n_jobs=1, device="cpu", verbose=False).fit(log)
+    group = model.payoff_interval(confidence=CONFIDENCE)
     alone, together = group.interval(simultaneous=False), (group.lower, group.upper)
     j, k = np.triu_indices(len(truth), 1)
     beats = group.beats()

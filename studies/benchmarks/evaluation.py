@@ -30,7 +30,7 @@ from studies.harness.options import add_run_options, parser
 from studies.harness.rows import Row
 from studies.harness.running import labelled, run_cells
 from studies.harness.study import Cell
-from studies.paper.simulated import MODALITIES, VOTERS
+from studies.paper.simulated import MODALITIES, VOTERS, Modality
 
 SELECTIONS = ("inclusion", "one")
 TEST, TRUTH = 2_000, 50_000  # contexts: of a log, and where the true value is taken
@@ -50,9 +50,12 @@ class Fixed:
         return self.lotteries(np.stack([np.asarray(contexts[name]) for name in contexts.column_names], axis=1))
 
 
-def fixed_policies(world: ne.SyntheticWorld, modality: str, voters: int, agents: tuple[str, ...]) -> dict[str, Fixed]:
+def fixed_policies(
+    world: ne.SyntheticWorld, modality: Modality, voters: int, agents: tuple[str, ...]
+) -> dict[str, Fixed]:
     def bradley_terry(x: np.ndarray) -> np.ndarray:
-        return np.eye(len(agents))[world.payoff(x, modality, voters).sum(axis=2).argmax(axis=1)]
+        best = world.payoff(x, modality, voters).sum(axis=2).argmax(axis=1)
+        return np.asarray(np.eye(len(agents))[best])
 
     def displaced(x: np.ndarray) -> np.ndarray:
         return ne.solve(world.payoff(np.minimum(x + 0.05, 1.0), modality, voters), regularizer=RHO).strategy
@@ -77,7 +80,7 @@ def study(cell: Cell) -> list[Row]:
     return [{**compared(evaluation, truth), "cpu": time.process_time() - start}]
 
 
-def true_value(world: ne.SyntheticWorld, modality: str, voters: int, policies: dict[str, Any]) -> float:
+def true_value(world: ne.SyntheticWorld, modality: Modality, voters: int, policies: dict[str, Any]) -> float:
     x = world.test_contexts(TRUTH)
     table = ne.Feedback.from_partitions(x, []).contexts
     one, two = (policy.predict_proba(table) for policy in policies.values())
@@ -99,8 +102,10 @@ def plan(logs: int, worlds: int, outcome: str) -> list[Cell]:
     settings = [(m, v, s) for s in SELECTIONS for m in MODALITIES for v in VOTERS]
     coverage = [("coverage", 1000 + i, *settings[i % len(settings)]) for i in range(logs)]
     choice = [("choice", 70 + w, m, v, "inclusion") for w in range(worlds) for m in MODALITIES for v in VOTERS]
-    names = ("what", "seed", "modality", "voters", "selection")
-    return [Cell.of(**dict(zip(names, values, strict=True)), outcome=outcome) for values in (*choice, *coverage)]
+    return [
+        Cell.of(what=what, seed=seed, modality=modality, voters=voters, selection=selection, outcome=outcome)
+        for what, seed, modality, voters, selection in (*choice, *coverage)
+    ]
 
 
 # -- what they say ----------------------------------------------------------------------------------------------------

@@ -136,7 +136,7 @@ def by_category(train: ne.Feedback, test: ne.Feedback) -> np.ndarray:
 
 def category(log: ne.Feedback) -> np.ndarray:
     columns = [log.contexts[name].to_numpy() > 0.5 for name in log.contexts.column_names]
-    return sum(column.astype(int) << bit for bit, column in enumerate(columns))
+    return np.asarray(sum(column.astype(int) << bit for bit, column in enumerate(columns)))
 
 
 def world_margin(world: ne.SyntheticWorld, log: ne.Feedback, first: np.ndarray, second: np.ndarray) -> np.ndarray:

@@ -102,7 +102,7 @@ def main(words: Sequence[str]) -> None:
         path = Path(folder) / "votes.parquet"
         write_votes(path, options.votes, options.agents)
         size = path.stat().st_size / 2**20
-        runs = {name: [] for name in READERS}
+        runs: dict[str, list[dict[str, float]]] = {name: [] for name in READERS}
         for _ in track(range(options.repeats), description="reading, turn and turn about"):
             for name, seen in runs.items():
                 seen.append(in_own_process(name, path))

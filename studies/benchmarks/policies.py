@@ -23,7 +23,9 @@ from rich.table import Table
 
 import nasheval as ne
 from studies.harness.options import add_simulation_options, parse_seeds, parser
-from studies.paper.simulated import RHO, SETTINGS
+from studies.harness.study import Cell
+from studies.paper.contest import common_options
+from studies.paper.simulated import RHO, SETTINGS, TEST, Truth
 
 L2 = ne.L2(RHO)
 WORSE, LESS = 0.015, 0.03  # what the learned policy may lose in exploitability and in F1
@@ -40,20 +42,17 @@ class Score:
     epoch: int = 0
 
 
-def scored(policy: Any, test: np.ndarray, truth: np.ndarray, reference: np.ndarray, **more: float) -> Score:
+def scored(policy: Any, test: np.ndarray, truth: np.ndarray, reference: np.ndarray, **more: Any) -> Score:
     lottery = policy.predict_proba(test)
     return Score(ne.metrics.exploitability(truth, lottery), ne.metrics.support_f1(lottery, reference), **more)
 
 
 def measured(setting: str, seed: int, options: argparse.Namespace) -> dict[str, Score]:
     modality, _, voters = setting.partition("/")
-    world = ne.SyntheticWorld(seed=seed)
-    log = world.feedback(modality, voters=int(voters), n=options.contexts)
-    form = {"outcome": options.outcome, "second_stage": options.second_stage}
-    exact = ne.NashEval(**form, regularizer=L2, n_jobs=1, device="cpu", verbose=False).fit(log)
-    test = np.asarray(world.test_contexts(4096))
-    truth = world.payoff(test, modality, voters=int(voters))
-    against = (test, truth, ne.solve(truth, regularizer=L2).strategy)
+    truth = Truth.of(Cell.of(modality=modality, voters=int(voters), seed=seed, n=options.contexts, test=TEST))
+    form: dict[str, Any] = {"outcome": options.outcome, "second_stage": options.second_stage}
+    exact = ne.NashEval(**form, **common_options(0), regularizer=L2, device="cpu").fit(truth.log)
+    against = (truth.contexts, truth.payoff, ne.solve(truth.payoff, regularizer=L2).strategy)
     scores = {"exact": scored(exact, *against)}
     learners = {"learned": ne.LearnedPolicy(L2)}
     if options.paper:

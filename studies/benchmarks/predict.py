@@ -13,6 +13,7 @@ import os
 import platform
 import time
 from collections.abc import Callable, Sequence
+from typing import Any
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")  # before NumPy starts its threads
 
@@ -55,8 +56,8 @@ def measured(K: int, stage: str, n: int, seconds: float) -> dict[str, tuple[floa
     """Return seconds a context, in batches and one at a time."""
     world = ne.SyntheticWorld(seed=70, agents=K)
     log = world.feedback("pairwise", voters=3, n=n)
-    options = {"outcome": "lightgbm", "regularizer": ne.L2(RHO), "n_jobs": 1, "device": "cpu", "verbose": False}
-    model = ne.NashEval(second_stage=stage, **options).fit(log)
+    options: dict[str, Any] = {"outcome": "lightgbm", "second_stage": stage, "regularizer": ne.L2(RHO)}
+    model = ne.NashEval(**options, n_jobs=1, device="cpu", verbose=False).fit(log)
     X = np.asarray(world.test_contexts(max(BATCH.values())))
     return {
         name: (

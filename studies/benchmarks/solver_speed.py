@@ -27,6 +27,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -79,7 +80,7 @@ def by_scipy(A: np.ndarray) -> np.ndarray:
         np.r_[np.zeros(K), -1.0], A_ub=np.c_[-A.T, np.ones(K)], b_ub=np.zeros(K),
         A_eq=np.r_[np.ones(K), 0.0][None], b_eq=[1.0], bounds=[(0, None)] * K + [(None, None)], method="highs",
     )  # fmt: skip
-    return found.x[:K]
+    return np.asarray(found.x[:K])
 
 
 def with_highspy(**settings: str) -> Peer:
@@ -182,7 +183,7 @@ def installed() -> dict[str, tuple[Peer, int]]:
     return found
 
 
-def by_clarabel(clarabel: object, A: np.ndarray) -> np.ndarray:
+def by_clarabel(clarabel: Any, A: np.ndarray) -> np.ndarray:
     """Minimise the gap of the L2 game, its inner maximum turned into a minimum by duality."""
     K = len(A)
     P = sparse.diags(np.r_[np.full(2 * K, RHO), 0.0], format="csc")
@@ -251,7 +252,8 @@ def out_of_patience(number: int, frame: object) -> None:
 
 def time_peer(peer: Peer, A: np.ndarray, seconds: float, seen: Timed) -> None:
     """Time a peer on games from the start of A, until the seconds are over."""
-    watch, answers = Watch(), []
+    answers: list[np.ndarray] = []
+    watch = Watch()
     while len(answers) < len(A) and time.perf_counter() - watch.wall < seconds:
         answers.append(guarded(peer, A[len(answers)]))
     watch.stop(len(answers), seen)

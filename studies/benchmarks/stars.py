@@ -256,8 +256,8 @@ def main(words: Sequence[str]) -> None:
         if not (data_folder() / data).is_dir():
             print(f"{data} is left out: there is no {data} in {data_folder()}; set NASHEVAL_DATA to where it lies.")
             continue
-        halves = range(options.halves)
-        cells += [Cell.of(data=data, outcome=outcome, half=half) for outcome in outcomes for half in halves]
+        numbers = range(options.halves)
+        cells += [Cell.of(data=data, outcome=outcome, half=half) for outcome in outcomes for half in numbers]
     rows = labelled(run_cells(study, cells, options.results, jobs=options.jobs, skip_failures=True))
     three, halves = ([row for row in rows if (row["data"] == "three") is small] for small in (True, False))
     print_table("Star of three: share of strong", THREE, list(three_lines(three)), markdown=options.markdown)

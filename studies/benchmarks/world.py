@@ -14,8 +14,9 @@ from rich.console import Console
 from rich.table import Table
 
 import nasheval as ne
+from studies.arrays import Array, Floats, Ints
 from studies.harness.options import parse_seeds, parser
-from studies.paper.simulated import MODALITIES
+from studies.paper.simulated import MODALITIES, Modality
 
 
 def main(words: Sequence[str]) -> None:
@@ -48,20 +49,20 @@ def agreement(seed: int, n: int) -> Table:
     return table
 
 
-def verdict_scores(world: ne.SyntheticWorld, log: ne.Feedback, X: np.ndarray, modality: str) -> np.ndarray:
+def verdict_scores(world: ne.SyntheticWorld, log: ne.Feedback, X: Floats, modality: Modality) -> Floats:
     """Return the z-score of the summed residual Z - mu0 of each pair of each menu."""
     mu = world.outcome(X, modality, voters=3)
     column, context = log.menus.column_of_verdict, log.context_of[log.verdicts.record]
     expected = mu.values[context, column]
     variance = mean_square(log.verdicts.z, column) - mean_square(expected, column)
     total = np.bincount(column, log.verdicts.z - expected)
-    return total / np.sqrt(np.maximum(variance, 1e-12) * np.bincount(column))
+    return np.asarray(total / np.sqrt(np.maximum(variance, 1e-12) * np.bincount(column)))
 
 
-def mean_square(values: np.ndarray, column: np.ndarray) -> np.ndarray:
-    return np.bincount(column, values.astype(float) ** 2) / np.bincount(column)
+def mean_square(values: Array, column: Ints) -> Floats:
+    return np.asarray(np.bincount(column, values.astype(float) ** 2) / np.bincount(column))
 
 
-def selection_scores(log: ne.Feedback, e: np.ndarray) -> np.ndarray:
+def selection_scores(log: ne.Feedback, e: Floats) -> Floats:
     """Return the z-score of the number of contexts that ask each menu."""
-    return (log.menus.counts - e.sum()) / np.sqrt((e * (1 - e)).sum())
+    return np.asarray((log.menus.counts - e.sum()) / np.sqrt((e * (1 - e)).sum()))

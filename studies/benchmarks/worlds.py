@@ -215,13 +215,12 @@ def duels(at: Contexts, j: Array, k: Array, z: Array, *, agents: int, **columns:
         columns: propensity, voter or time of each verdict.
     """
     names, contexts = agent_names(agents), at.table()
+    options: dict[str, Any] = {name: name for name in columns}
     duel = {"model_a": names[j], "model_b": names[k], "winner": np.array(["model_b", "tie", "model_a"])[z + 1]}
     table = contexts
     for name, values in {**duel, **columns}.items():
         table = table.append_column(name, pa.array(values))
-    return ne.read_votes(
-        table, context=contexts.column_names, agents=names.tolist(), **{name: name for name in columns}
-    )
+    return ne.read_votes(table, context=contexts.column_names, agents=names.tolist(), **options)
 
 
 def agent_names(K: int) -> Array:

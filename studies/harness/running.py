@@ -149,10 +149,11 @@ def _results(run: Run, cells: Sequence[Cell], jobs: int, skip_failures: bool) ->
         waiting = {pool.submit(_timed, run, cell): cell for cell in cells}
         try:
             for future in as_completed(waiting):
-                if (error := future.exception()) is None:
+                failure = future.exception()
+                if failure is None:
                     yield future.result()
                 else:
-                    _report(waiting[future], error, skip_failures)
+                    _report(waiting[future], failure, skip_failures)
         finally:
             pool.shutdown(cancel_futures=True)
 

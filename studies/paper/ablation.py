@@ -25,6 +25,7 @@ from studies.paper.contest import (
     PLURALISTIC,
     TRANSITIVE,
     baselines,
+    common_options,
     plug_in,
     scores,
 )
@@ -52,7 +53,7 @@ def run(cell: Cell) -> list[Row]:
 
 def lotteries(truth: Truth, seed: int) -> dict[str, Floats]:
     """Return the (n, K) lotteries of each method at the test contexts."""
-    common: dict[str, Any] = {"random_state": seed, "n_jobs": 1, "verbose": False}
+    common = common_options(seed)
     payoffs = {"second_stage": "per-pair", "boosting": network(128, batch=1024), "policy": "exact", "rho": RHO}
     debiased = ne.NashEval.paper(**common, **payoffs, outcome=network(64, batch=512)).fit(truth.log)
     oracle = ne.NashEval.paper(**common, **payoffs, **truth.oracle()).fit(truth.log)

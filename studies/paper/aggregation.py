@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 import nasheval as ne
-from studies.arrays import Floats
+from studies.arrays import Bools, Floats
 from studies.harness.rows import Row, Rows
 from studies.harness.study import Cell, Claim, Scale, Study, Table
 from studies.paper.figures import panels
@@ -70,7 +70,7 @@ def hidden(games: Floats, pooled: Floats, single: Floats, agents: tuple[str, ...
     }
 
 
-def condorcet(games: Floats) -> Floats:
+def condorcet(games: Floats) -> Bools:
     """Return (n,) whether an agent is preferred to every other."""
     n_agents = games.shape[1]
     return np.asarray(((games > 0).sum(axis=2) == n_agents - 1).any(axis=1))

@@ -25,7 +25,7 @@ from studies.paper.arena_groups import (
     share_as_large,
     tallies,
 )
-from studies.paper.contest import OURS, PRINTED
+from studies.paper.contest import OURS, PRINTED, common_options
 from studies.paper.figures import heatmap, panels
 
 SHUFFLES = 500
@@ -120,7 +120,7 @@ def beside_learned(poll: Poll, **ours: Any) -> list[Row]:
     if not len(shown):
         return []
     contexts = [dict(zip(poll.attributes, groups.values[g], strict=True)) for g in shown]
-    common: dict[str, Any] = {"random_state": 0, "n_jobs": 1, "verbose": False}
+    common = common_options(0)
     printed = ne.NashEval.paper(**common, policy="exact", rho=RHO, propensity="auto")
     found = {
         OURS: ne.NashEval(**common, regularizer=ne.L2(RHO), **ours).fit(poll.log).predict_proba(contexts),

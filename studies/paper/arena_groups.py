@@ -78,7 +78,10 @@ def tallies(log: ne.Feedback, of_context: Ints, count: int) -> Tallies:
     group = of_context[log.context_of[verdicts.record]]
     used = group >= 0
     flat, weight = ((group * K + verdicts.j) * K + verdicts.k)[used], log.records.weights[verdicts.record][used]
-    won, met = (np.bincount(flat, w, count * K * K).reshape(count, K, K) for w in (weight * verdicts.z[used], weight))
+    won, met = (
+        np.bincount(flat, w, count * K * K).reshape(count, K, K).astype(float)
+        for w in (weight * verdicts.z[used], weight)
+    )
     votes = np.bincount(group[used], minlength=count)
     return Tallies(won - won.transpose(0, 2, 1), met + met.transpose(0, 2, 1), votes)
 

@@ -28,7 +28,7 @@ from studies.harness.files import data_file
 from studies.harness.rows import Row, Rows
 from studies.harness.study import Cell, Claim, Scale, Study, Table
 from studies.paper import routerbench
-from studies.paper.contest import MAXIMAL, OURS, PLUG_IN, PRINTED, standard_error
+from studies.paper.contest import MAXIMAL, OURS, PLUG_IN, PRINTED, common_options, plug_in_payoffs, standard_error
 from studies.paper.figures import panels, style
 from studies.paper.prompts import SPLITS, prompt_table, windows
 
@@ -143,16 +143,16 @@ def curves(
         weights: of cost.
         count: evenly spaced budgets of BT-cost.
     """
-    options: dict[str, Any] = {"random_state": seed, "n_jobs": 1, "verbose": False}
+    options = common_options(seed)
     ours = ne.NashEval(**options).fit(data.log)
     printed = ne.NashEval.paper(**options, policy="exact", propensity="known" if _known(data.log) else "auto")
     printed.fit(data.log)
-    stage1, points = printed.stage1_, data.contexts
-    pooled = ne.baselines.MaximalLottery().fit(stage1).matrix
+    points = data.contexts
+    pooled = ne.baselines.MaximalLottery().fit(printed.stage1_).matrix
     games = {
         OURS: ours.payoff(points),
         PRINTED: printed.payoff(points),
-        PLUG_IN: stage1.plug_in.predict(stage1.features(points)),
+        PLUG_IN: plug_in_payoffs(printed, points),
         MAXIMAL: np.tile(pooled, (points.num_rows, 1, 1)),
     }
     for name, game in games.items():

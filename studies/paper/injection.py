@@ -66,7 +66,7 @@ def injected(truth: Truth, seed: int) -> list[Row]:
     injection = Injection(truth, seed)
     right = injection.fitted(0.0)
     every = np.arange(truth.log.n_contexts)
-    x, unshaken = _contexts(right), right.stage1_.pseudo.dense(every)
+    x, unshaken = _contexts(truth.log), right.stage1_.pseudo.dense(every)
     rows: list[Row] = []
     for d in SIZES:
         found = surfaces(right, injection, truth.contexts, d)
@@ -80,9 +80,9 @@ def injected(truth: Truth, seed: int) -> list[Row]:
     return rows
 
 
-def _contexts(model: ne.NashEval) -> Floats:
-    """Return the contexts of a model's log as its nuisances see them, (n, 5)."""
-    return np.asarray(model.stage1_.nuisances.X.trees, np.float64)
+def _contexts(log: ne.Feedback) -> Floats:
+    """Return the contexts of a log as nuisances see them, (n, 5)."""
+    return np.asarray(ne.ContextEncoder.fit(log.contexts).encode(log.contexts, form="trees"), np.float64)
 
 
 def surfaces(model: ne.NashEval, injection: Injection, x: Floats, d: float) -> dict[str, Floats]:

@@ -19,7 +19,17 @@ import nasheval as ne
 from studies.arrays import Floats
 from studies.harness.rows import Row, Rows
 from studies.harness.study import Cell, Claim, Plain, Scale, Study, Table
-from studies.paper.contest import ORACLE, ORACLE_PRINTED, OURS, PER_PAIR, PLUG_IN, PRINTED, standard_error
+from studies.paper.contest import (
+    ORACLE,
+    ORACLE_PRINTED,
+    OURS,
+    PER_PAIR,
+    PLUG_IN,
+    PRINTED,
+    common_options,
+    plug_in_payoffs,
+    standard_error,
+)
 from studies.paper.figures import panels, style
 from studies.paper.injection import (
     AGGREGATORS,
@@ -87,7 +97,7 @@ def rates(truth: Truth, seed: int) -> list[Row]:
 
 def estimated(truth: Truth, seed: int) -> dict[str, Floats]:
     """Return the estimated games (n, K, K) of each method at the test contexts."""
-    common: dict[str, Any] = {"policy": "exact", "random_state": seed, "n_jobs": 1, "verbose": False}
+    common = {**common_options(seed), "policy": "exact"}
     printed = ne.NashEval.paper(**common).fit(truth.log)
     models = {
         OURS: ne.NashEval(**common).fit(truth.log),
@@ -97,7 +107,7 @@ def estimated(truth: Truth, seed: int) -> dict[str, Floats]:
         ORACLE_PRINTED: ne.NashEval.paper(**common, **truth.oracle()).fit(truth.log),
     }
     found = {name: model.payoff(truth.contexts) for name, model in models.items()}
-    found[PLUG_IN] = printed.stage1_.plug_in.predict(printed.stage1_.features(truth.contexts))
+    found[PLUG_IN] = plug_in_payoffs(printed, truth.contexts)
     return found
 
 

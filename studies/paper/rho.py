@@ -28,6 +28,8 @@ from studies.paper.contest import (
     PLUG_IN,
     PRINTED,
     TRANSITIVE,
+    common_options,
+    plug_in_payoffs,
     scores,
 )
 from studies.paper.figures import grid_of_lines
@@ -59,7 +61,7 @@ def run(cell: Cell) -> list[Row]:
 
 def methods(truth: Truth, seed: int) -> dict[str, Lotteries]:
     """Return the contextual methods, fitted: what each plays at the test contexts, given rho."""
-    common: dict[str, Any] = {"random_state": seed, "n_jobs": 1, "verbose": False}
+    common = common_options(seed)
     trees: dict[str, Any] = common | {"policy": "exact"}
     per_pair: dict[str, Any] = trees | {"second_stage": "per-pair"}
     printed = ne.NashEval.paper(**trees).fit(truth.log)
@@ -68,7 +70,7 @@ def methods(truth: Truth, seed: int) -> dict[str, Lotteries]:
         OURS: ne.NashEval(**common).fit(truth.log).payoff(at),
         PRINTED: printed.payoff(at),
         PER_PAIR: ne.NashEval.paper(**per_pair).fit(truth.log).payoff(at),
-        PLUG_IN: stage1.plug_in.predict(stage1.features(at)),
+        PLUG_IN: plug_in_payoffs(printed, at),
         ORACLE_PRINTED: ne.NashEval.paper(**trees | truth.oracle()).fit(truth.log).payoff(at),
         ORACLE: ne.NashEval.paper(**per_pair | truth.oracle()).fit(truth.log).payoff(at),
     }

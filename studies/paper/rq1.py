@@ -7,7 +7,6 @@ rho = 0.001; exploitability and support F1 at 4,096 contexts.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import nasheval as ne
 from studies.arrays import Floats
@@ -24,6 +23,7 @@ from studies.paper.contest import (
     PLUG_IN,
     PRINTED,
     TRANSITIVE,
+    common_options,
     lotteries,
     scores,
 )
@@ -50,8 +50,7 @@ def run(cell: Cell) -> list[Row]:
 
 def oracles(truth: Truth, seed: int) -> dict[str, Floats]:
     """Return the lotteries of the paper's payoff regressions on pseudo-outcomes of the true nuisances."""
-    options: dict[str, Any] = {"policy": "exact", "rho": RHO, "random_state": seed, "n_jobs": 1, "verbose": False}
-    options |= truth.oracle()
+    options = {**common_options(seed), "policy": "exact", "rho": RHO, **truth.oracle()}
     return {
         name: ne.NashEval.paper(**options, second_stage=stage).fit(truth.log).predict_proba(truth.contexts)
         for name, stage in ((ORACLE_PRINTED, "shared"), (ORACLE, "per-pair"))

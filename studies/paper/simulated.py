@@ -13,7 +13,8 @@ from studies.arrays import Floats
 from studies.harness.study import Cell, Plain, Scale
 
 Modality = Literal["pairwise", "ranking", "winner"]
-MODALITIES, VOTERS = ("pairwise", "ranking", "winner"), (1, 3, 5)
+MODALITIES: tuple[Modality, ...] = ("pairwise", "ranking", "winner")
+VOTERS = (1, 3, 5)
 SETTINGS = tuple(f"{modality}/{voters}" for modality in MODALITIES for voters in VOTERS)
 SEEDS = (70, 71, 72, 73, 74)
 N, TEST = 20_000, 4_096
@@ -76,7 +77,7 @@ class Known:
 
 
 def settings(
-    scale: Scale, *, modalities: tuple[str, ...] = MODALITIES, voters: tuple[int, ...] = VOTERS, **more: Plain
+    scale: Scale, *, modalities: tuple[Modality, ...] = MODALITIES, voters: tuple[int, ...] = VOTERS, **more: Plain
 ) -> list[Cell]:
     """Return a cell for each setting and seed."""
     sizes: dict[str, Plain] = {"n": QUICK_N, "test": QUICK_TEST} if scale.quick else {"n": N, "test": TEST}

@@ -16,7 +16,7 @@ import nasheval as ne
 from studies.arrays import Floats
 from studies.harness.rows import Row, Rows
 from studies.harness.study import Cell, Claim, Plain, Scale, Study, Table
-from studies.paper.contest import OURS, PLUG_IN, PRINTED, scores
+from studies.paper.contest import OURS, PLUG_IN, PRINTED, common_options, scores
 from studies.paper.figures import NAMES, legend, panels, style
 from studies.paper.rq1 import by_setting, setting_names
 from studies.paper.simulated import RHO, SEEDS, Truth, settings
@@ -83,7 +83,7 @@ def lotteries(truth: Truth, seed: int, epochs: int | None) -> dict[str, Floats]:
     Args:
         epochs: of both networks, ours then on the log's contexts alone; None: as many as each has by itself.
     """
-    common: dict[str, Any] = {"random_state": seed, "n_jobs": 1, "verbose": False}
+    common = common_options(seed)
     printed = ne.NashEval.paper(**common, policy="exact", rho=RHO).fit(truth.log)
     ours = ne.NashEval(**common, regularizer=ne.L2(RHO)).fit(truth.log)
     options: dict[str, Any] = {"regularizer": ne.L2(RHO)} | ({} if epochs is None else {"epochs": epochs, "augment": 0})

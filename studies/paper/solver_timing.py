@@ -17,6 +17,7 @@ import nasheval as ne
 from studies.arrays import Floats
 from studies.harness.rows import Row
 from studies.harness.study import Cell
+from studies.paper.contest import common_options
 from studies.paper.simulated import RHO, Truth
 
 Step = Callable[[], object]
@@ -97,7 +98,7 @@ def fitted(agents: int, n: int, seed: int) -> tuple[ne.NashEval, ne.NashEval]:
     world = ne.SyntheticWorld(seed=seed, agents=agents)
     log = world.feedback("pairwise", voters=3, n=n)
     known = Truth(world, "pairwise", 3, log, np.zeros(0), np.zeros(0)).oracle()
-    common: dict[str, Any] = {"random_state": seed, "n_jobs": 1, "verbose": False}
+    common = common_options(seed)
     network = ne.LearnedPolicy.paper(tune=None, epochs=1)
     ours = ne.LearnedPolicy(epochs=1, augment=0)
     return (
