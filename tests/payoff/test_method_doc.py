@@ -42,7 +42,7 @@ def test_a_name_that_does_not_exist_is_told():
 
 
 def test_every_file_the_page_names_exists():
-    for name in re.findall(r"`((?:tests|docs|benchmarks)/[\w/.]+)`", TEXT):
+    for name in re.findall(r"`((?:tests|docs|studies)/[\w/.]+)`", TEXT):
         assert (Path(__file__).parents[2] / name).exists(), name
 
 

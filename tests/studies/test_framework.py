@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import csv
 import json
+import re
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -280,6 +282,13 @@ def test_every_benchmark_tells_its_options(name, capsys):
         main([name, "--help"])
     assert end.value.code == 0
     assert f"python -m studies {name}" in capsys.readouterr().out
+
+
+def test_every_study_that_the_docs_name_exists():
+    root = Path(catalogue.__file__).parents[1]
+    pages = [root / "README.md", root / "Makefile", *(root / "docs").rglob("*.md")]
+    named = {name for page in pages for name in re.findall(r"python -m studies ([a-z][\w-]*)", page.read_text())}
+    assert named <= {*STUDIES, *BENCHMARKS, *TOOLS, "all"}
 
 
 # -- cells of benchmarks ----------------------------------------------------------------------------------------------

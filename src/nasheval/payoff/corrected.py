@@ -19,7 +19,7 @@ which it does only where the held-out error says that h is mostly noise and debi
 significantly.
 
 The score is not nested: h for a fold is learned from residuals whose nuisances saw that fold, so that h there repeats
-the fold's own noise with the opposite sign and the score is too low, not too high (`python -m benchmarks.nesting`, 15
+the fold's own noise with the opposite sign and the score is too low, not too high (`python -m studies nesting`, 15
 pairs, 3,000 duels: gain of h per context by the score and on fresh contexts -0.99 and -0.34 for trees, -0.77 and -0.22
 for stumps, 0.72 and 0.89 for an intercept; nested scores are right within 0.02). Strengths chosen by a nested score
 would lower the error by no more than a further 0.02 per context, at three times the cost of the nuisances.
