@@ -196,10 +196,10 @@ def propensity_warning(model: ne.NashEval) -> bool:
 
 def forced_marginal(model: ne.NashEval, simulated: Simulated) -> Row:
     """Return whether shares of menus, forced on the same outcome models, are warned of, and what they move."""
-    if simulated.random or simulated.told is None:
+    if simulated.random or simulated.with_propensity is None:
         return {}
     shares = fitted(simulated.log, outcome=outcomes_of(model), propensity="marginal")
-    exact = fitted(simulated.told, outcome=outcomes_of(model), propensity="known")
+    exact = fitted(simulated.with_propensity(), outcome=outcomes_of(model), propensity="known")
     return {"marginal_warned": propensity_warning(shares), **moved(shares, exact, simulated)}
 
 

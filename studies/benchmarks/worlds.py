@@ -147,7 +147,7 @@ class Simulated:
         selected: (pairs,) pairs j < k, in the order of `np.triu_indices`, whose asking depends on the context, or that
             the world is about.
         there: the group in which the selected pairs are asked most; "" for none.
-        told: the same log with the true chance of each record's menu, where it is known and the log does not say it.
+        with_propensity: makes the same log with the true chance of each record's menu, where the log does not say it.
         random: whether which pair is asked depends on nothing at all.
     """
 
@@ -156,7 +156,7 @@ class Simulated:
     inside: dict[str, Array] = field(default_factory=dict)
     selected: Array = field(default_factory=lambda: np.zeros(0, bool))
     there: str = ""
-    told: ne.Feedback | None = None
+    with_propensity: Callable[[], ne.Feedback] | None = None
     random: bool = False
 
 
@@ -273,11 +273,10 @@ class Draws:
         pair, e = self._asked(rng, at, chosen)
         j, k = (side[pair] for side in np.triu_indices(self.K, 1))
         z = verdicts(rng, people.margins(at, j, k), people.ties)
-        told = duels(at, j, k, z, agents=self.K, propensity=e)
-        if self.known:
-            return Simulated(told, truth, members(at, self.groups), chosen, self.there, random=self.lift is None)
-        log = duels(at, j, k, z, agents=self.K)
-        return Simulated(log, truth, members(at, self.groups), chosen, self.there, told, random=self.lift is None)
+        plain, full = (partial(duels, at, j, k, z, agents=self.K, **more) for more in ({}, {"propensity": e}))
+        log, with_propensity = (full(), None) if self.known else (plain(), full)
+        inside, random = members(at, self.groups), self.lift is None
+        return Simulated(log, truth, inside, chosen, self.there, with_propensity, random)
 
     def _asked(self, rng: np.random.Generator, at: Contexts, chosen: Array) -> tuple[Array, Array]:
         """Return (n,) the pair that each context draws, and its probability there."""
@@ -352,8 +351,10 @@ def inclusion(seed: int, *, n: int = 1000, selected: int = 7) -> Simulated:
     partitions = [_ordered(names[a], names[b], won) for a, b, won in zip(j, k, z, strict=True)]
     how: dict[str, Any] = {"agents": names, "context_of": context.tolist(), "design": "inclusion"}
     log = ne.Feedback.from_partitions(at.table(), partitions, **how)
-    told = ne.Feedback.from_partitions(at.table(), partitions, propensity=e[context, pair].tolist(), **how)
-    return Simulated(log, truth, members(at, "language"), chosen, "fi", told)
+    with_propensity = partial(
+        ne.Feedback.from_partitions, at.table(), partitions, propensity=e[context, pair].tolist(), **how
+    )
+    return Simulated(log, truth, members(at, "language"), chosen, "fi", with_propensity)
 
 
 def _ordered(one: str, other: str, z: int) -> tuple[tuple[str, ...], ...]:

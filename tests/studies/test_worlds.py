@@ -29,7 +29,7 @@ def weighted_sums(name: str, seeds: range) -> tuple[np.ndarray, np.ndarray]:
         world = WORLDS[name](seed)
         log, upper = world.log, np.triu_indices(world.log.n_agents, 1)
         truth = world.truth["all"][upper]
-        chance = (world.told or world.log).records.propensity
+        chance = (world.with_propensity() if world.with_propensity else world.log).records.propensity
         pair = log.menus.columns.pair[log.menus.column_of_verdict]
         found.append(np.bincount(pair, log.verdicts.z / chance, len(truth)) / log.n_contexts)
     return np.array(found), truth
@@ -91,7 +91,7 @@ def test_every_world_has_an_antisymmetric_truth_for_all_its_groups(name: str) ->
         assert truth == pytest.approx(-truth.T)
         assert np.abs(truth).max() < 1
         assert group == "all" or world.inside[group].shape == (world.log.n_contexts,)
-    assert world.propensity is None or world.propensity.shape == (world.log.n_records,)
+    assert world.with_propensity is None or world.with_propensity().records.propensity.shape == (world.log.n_records,)
 
 
 def test_unanimous_margins_are_near_094() -> None:
