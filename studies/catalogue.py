@@ -55,8 +55,8 @@ def study(name: str) -> Study:
     """Return a study by its name."""
     if name not in STUDIES:
         raise InputError(f"There is no study {name!r}; accepted are {', '.join(STUDIES)}.")
-    found: Study = import_module(f"studies.paper.{name}").STUDY
-    return found
+    chosen: Study = import_module(f"studies.paper.{name}").STUDY
+    return chosen
 
 
 def program(name: str) -> Callable[[Sequence[str]], None]:

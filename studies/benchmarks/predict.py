@@ -83,8 +83,8 @@ def main(words: Sequence[str]) -> None:
     for (K, stage), times in times_of.items():
         if K == BAR_AGENTS:
             ratio = times[EXACT][0] / times[LEARNED][0]
-            told = f"K = {K}, {stage}: learned is {ratio:,.0f} times as fast as {EXACT}"
-            print(f"{told}; bar {BAR:.0f}: {'met' if ratio >= BAR else 'MISSED'}")
+            sentence = f"K = {K}, {stage}: learned is {ratio:,.0f} times as fast as {EXACT}"
+            print(f"{sentence}; bar {BAR:.0f}: {'met' if ratio >= BAR else 'MISSED'}")
     print(f"{platform.machine()}, Python {platform.python_version()}, numpy {np.__version__}")
 
 

@@ -76,11 +76,11 @@ def degenerate_games() -> Iterator[np.ndarray]:
 def by_scipy(A: np.ndarray) -> np.ndarray:
     """One linear program: the largest v with pi A >= v."""
     K = len(A)
-    found = linprog(
+    solution = linprog(
         np.r_[np.zeros(K), -1.0], A_ub=np.c_[-A.T, np.ones(K)], b_ub=np.zeros(K),
         A_eq=np.r_[np.ones(K), 0.0][None], b_eq=[1.0], bounds=[(0, None)] * K + [(None, None)], method="highs",
     )  # fmt: skip
-    return np.asarray(found.x[:K])
+    return np.asarray(solution.x[:K])
 
 
 def with_highspy(**settings: str) -> Peer:
@@ -145,8 +145,8 @@ def with_pref_voting() -> Peer:
     def lottery(A: np.ndarray) -> np.ndarray:
         agents = list(range(len(A)))
         margins = [(i, j, float(A[i, j])) for i in agents for j in agents if A[i, j] > 0]
-        found = methods.maximal_lottery(graphs.MarginGraph(agents, margins))
-        return np.array([found[i] for i in agents])
+        lottery = methods.maximal_lottery(graphs.MarginGraph(agents, margins))
+        return np.array([lottery[i] for i in agents])
 
     return lottery
 
@@ -172,15 +172,15 @@ PEERS: dict[str, tuple[Callable[[], Peer], int]] = {
 
 def installed() -> dict[str, tuple[Peer, int]]:
     """Return the peers that are installed, each with the most agents it is asked for."""
-    found = {}
+    peers = {}
     for name, (make, most) in PEERS.items():
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
-                found[name] = make(), most
+                peers[name] = make(), most
         except ImportError as error:
             print(f"{name}: not installed ({error})")
-    return found
+    return peers
 
 
 def by_clarabel(clarabel: Any, A: np.ndarray) -> np.ndarray:
@@ -364,11 +364,11 @@ def verdict(runs: dict[int, dict[str, Timed]], largest_gap: float, largest_kkt: 
         for K, bar in BARS.items():
             them, ours = runs[K][peer], [runs[K][name] for name in OURS]
             ratios = [them.seconds / one.seconds for one in ours]
-            told = ", ".join(
+            ratios_text = ", ".join(
                 f"{name} {ratio:,.1f} times ({them.core / one.core:,.1f})"
                 for name, one, ratio in zip(OURS, ours, ratios, strict=True)
             )
-            print(f"  K = {K}: {told}; bar {bar}: {'met' if min(ratios) >= bar else 'MISSED'}")
+            print(f"  K = {K}: {ratios_text}; bar {bar}: {'met' if min(ratios) >= bar else 'MISSED'}")
     met = largest_gap <= LARGEST_GAP and largest_kkt <= LARGEST_KKT
     print(
         f"over {games:,} games, degenerate ones among them: largest gap {largest_gap:.1e}, residual {largest_kkt:.1e}"

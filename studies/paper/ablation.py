@@ -46,8 +46,8 @@ def run(cell: Cell) -> list[Row]:
     """Score every method on one log."""
     truth = Truth.of(cell)
     with without_warnings():
-        found = lotteries(truth, cell["seed"])
-    rows = scores(found, truth.payoff, rho=RHO)
+        played = lotteries(truth, cell["seed"])
+    rows = scores(played, truth.payoff, rho=RHO)
     return [{"modality": truth.modality, "voters": truth.voters, "seed": cell["seed"], **row} for row in rows]
 
 
@@ -59,9 +59,9 @@ def lotteries(truth: Truth, seed: int) -> dict[str, Floats]:
     oracle = ne.NashEval.paper(**common, **payoffs, **truth.oracle()).fit(truth.log)
     ours = ne.NashEval(**common, regularizer=ne.L2(RHO)).fit(truth.log)
     fitted = {OURS: ours, PER_PAIR: debiased, ORACLE: oracle}
-    found = {name: model.predict_proba(truth.contexts) for name, model in fitted.items()}
-    found[PLUG_IN] = plug_in(debiased, truth.contexts, RHO)
-    return found | baselines(debiased, truth.contexts, rho=RHO, seed=seed)
+    played = {name: model.predict_proba(truth.contexts) for name, model in fitted.items()}
+    played[PLUG_IN] = plug_in(debiased, truth.contexts, RHO)
+    return played | baselines(debiased, truth.contexts, rho=RHO, seed=seed)
 
 
 def network(width: int, *, batch: int) -> Any:
@@ -100,7 +100,7 @@ def without_warnings() -> Iterator[None]:
 
 
 def tables(rows: Rows) -> list[Table]:
-    """Return exploitability and F1, a line a method and a column a setting."""
+    """Return exploitability and F1, one line per method and one column per setting."""
     return [
         by_setting(rows, "exploitability", "Networks, exploitability, lower is better: mean ± sd over seeds"),
         by_setting(rows, "f1", "Networks, support F1, higher is better: mean ± sd over seeds"),

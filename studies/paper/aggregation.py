@@ -38,14 +38,14 @@ def run(cell: Cell) -> list[Row]:
     games = bench.payoff()[order]
     pooled = ne.solve(games.mean(axis=0), regularizer=ne.L2(RHO)).strategy
     single = ne.solve(games, regularizer=ne.L2(RHO)).strategy
-    told: Row = {"subset": subset, "seed": cell["seed"]}
+    labels: Row = {"subset": subset, "seed": cell["seed"]}
     shown = {POOLED: pooled} | {f"prompt {i + 1}": single[i] for i in range(min(SHOWN, len(single)))}
     drawn: list[Row] = [
-        {**told, "context": context, "agent": agent, "lottery": float(lottery[k])}
+        {**labels, "context": context, "agent": agent, "lottery": float(lottery[k])}
         for context, lottery in shown.items()
         for k, agent in enumerate(bench.agents)
     ]
-    return [{**told, **hidden(games, pooled, single, bench.agents)}, *drawn]
+    return [{**labels, **hidden(games, pooled, single, bench.agents)}, *drawn]
 
 
 def hidden(games: Floats, pooled: Floats, single: Floats, agents: tuple[str, ...]) -> Row:
@@ -99,12 +99,13 @@ def tables(rows: Rows) -> list[Table]:
 
 def claims(rows: Rows) -> list[Claim]:
     """Return what the paper says of its two subsets."""
-    found = list(_summaries(rows))
-    names = "; ".join(f"{row['subset']}: {row['winner']}" for row in found if row["condorcet"]) or "none"
-    left = [float(row["left_out"] or 0) for row in found]
-    lone = [float(row["without_condorcet"] or 0) for row in found]
+    subsets = list(_summaries(rows))
+    names = "; ".join(f"{row['subset']}: {row['winner']}" for row in subsets if row["condorcet"]) or "none"
+    left = [float(row["left_out"] or 0) for row in subsets]
+    lone = [float(row["without_condorcet"] or 0) for row in subsets]
+    pooled = all(row["condorcet"] for row in subsets)
     return [
-        Claim("aggregated preferences have a Condorcet winner", all(row["condorcet"] for row in found), names, "paper"),
+        Claim("aggregated preferences have a Condorcet winner", pooled, names, "paper"),
         Claim("single prompts need not have one", min(lone) > 0, _range(lone), "paper"),
         Claim(
             "at some prompts the winner of the aggregate is not in the support", min(left) > 0, _range(left), "paper"

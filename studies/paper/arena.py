@@ -77,17 +77,17 @@ def stratified(poll: Poll, columns: Sequence[str], shuffles: int) -> list[Row]:
     tally = tallies(poll.log, groups.of_context, len(groups.names))
     covered = tally.coverage >= COVERED
     name = " x ".join(columns)
-    kept, found = np.flatnonzero(covered), maximal_lotteries(tally.margins[covered])
+    kept, own = np.flatnonzero(covered), maximal_lotteries(tally.margins[covered])
     rows: list[Row] = [
         {"part": "lottery", "split": name, "group": groups.names[g], "votes": int(tally.votes[g]),
          "coverage": float(tally.coverage[g]), "agent": agent, "probability": float(p)}
-        for g, lottery in zip(kept, found, strict=True)
+        for g, lottery in zip(kept, own, strict=True)
         for agent, p in zip(poll.log.agents, lottery, strict=True)
         if p > _SUPPORT
     ]  # fmt: skip
     summary: Row = {"part": "split", "split": name, "attributes": len(columns), "groups": len(kept)}
     if len(kept) > 1:
-        summary |= _apart_or_by_chance(poll.log, groups.of_context, covered, found, shuffles)
+        summary |= _apart_or_by_chance(poll.log, groups.of_context, covered, own, shuffles)
     return [summary, *rows]
 
 
@@ -122,7 +122,7 @@ def beside_learned(poll: Poll, **ours: Any) -> list[Row]:
     contexts = [dict(zip(poll.attributes, groups.values[g], strict=True)) for g in shown]
     common = common_options(0)
     printed = ne.NashEval.paper(**common, policy="exact", rho=RHO, propensity="auto")
-    found = {
+    lotteries_of = {
         OURS: ne.NashEval(**common, regularizer=ne.L2(RHO), **ours).fit(poll.log).predict_proba(contexts),
         PRINTED: printed.fit(poll.log).predict_proba(contexts),
         EMPIRICAL: maximal_lotteries(tally.margins[shown], RHO),
@@ -130,7 +130,7 @@ def beside_learned(poll: Poll, **ours: Any) -> list[Row]:
     return [
         {"part": "learned", "group": groups.names[g], "votes": int(tally.votes[g]), "method": method,
          "agent": agent, "probability": float(lotteries[i, a])}
-        for method, lotteries in found.items()
+        for method, lotteries in lotteries_of.items()
         for i, g in enumerate(shown)
         for a, agent in enumerate(poll.log.agents)
     ]  # fmt: skip
@@ -189,8 +189,8 @@ def _number(value: object) -> str:
 
 def _printed(row: Row) -> str:
     """Return the paper's figures of a stratification of the release."""
-    told = PAPER.get(str(row["split"])) if row["data"] == RELEASE else None
-    return "" if told is None else f"{told[0]}; {told[1]:.3f}; {told[2]:.3f}; {told[3]}"
+    printed = PAPER.get(str(row["split"])) if row["data"] == RELEASE else None
+    return "" if printed is None else f"{printed[0]}; {printed[1]:.3f}; {printed[2]:.3f}; {printed[3]}"
 
 
 def _lotteries(rows: Rows) -> Table:
@@ -239,16 +239,16 @@ def _apart(rows: Rows, method: str) -> float:
 
 def claims(rows: Rows) -> list[Claim]:
     """Return the paper's claims, on each data set that was there."""
-    found = []
+    claimed = []
     for data in rows.distinct("data"):
         splits = Rows([row for row in _part(rows, "split").where(data=data) if row.get("p") is not None])
         for column, what in (("p", "lotteries"), ("p_verdicts", "mean verdicts")):
             clear = int((splits.values(column) < _SURE).sum())
-            found.append(Claim(f"{data}: {what} differ between groups by more than chance (p < {_SURE})",
+            claimed.append(Claim(f"{data}: {what} differ between groups by more than chance (p < {_SURE})",
                                0 < clear == len(splits), f"in {clear} of {len(splits)} stratifications",
                                "paper"))  # fmt: skip
-        found += _consistent(_part(rows, "learned").where(data=data), data)
-    return [*found, *_same_table(_part(rows, "split").where(data=RELEASE))]
+        claimed += _consistent(_part(rows, "learned").where(data=data), data)
+    return [*claimed, *_same_table(_part(rows, "split").where(data=RELEASE))]
 
 
 def _consistent(learned: Rows, data: str) -> list[Claim]:
@@ -281,8 +281,8 @@ def _same_table(splits: Rows) -> list[Claim]:
 def _as_printed(row: Row) -> bool:
     """Tell whether a line of our table has the paper's figures, to its three digits."""
     ours = tuple(row.get(name) for name in ("groups", "mean_tv", "max_tv", "winners"))
-    return all(one is not None and abs(float(str(one)) - told) < 6e-4
-               for one, told in zip(ours, PAPER[str(row["split"])], strict=True))  # fmt: skip
+    return all(one is not None and abs(float(str(one)) - printed) < 6e-4
+               for one, printed in zip(ours, PAPER[str(row["split"])], strict=True))  # fmt: skip
 
 
 # -- figures ----------------------------------------------------------------------------------------------------------
@@ -293,22 +293,22 @@ _MARKS = ("o", "s", "^")
 
 def figures(rows: Rows) -> dict[str, object]:
     """Return for each data set the lotteries of its groups, all attributes at once, and NashEval's beside them."""
-    found: dict[str, object] = {}
+    drawn: dict[str, object] = {}
     for data in rows.distinct("data"):
         stem = data.replace(" ", "-")
         mine = _part(rows, "lottery").where(data=data)
         three = [split for split in ("code", "mathematics", "code x mathematics") if split in mine.distinct("split")]
-        found[f"lotteries-{stem}"] = _circles(mine, three or mine.distinct("split")[:1])
+        drawn[f"lotteries-{stem}"] = _circles(mine, three or mine.distinct("split")[:1])
         if len(mine.distinct("split")) > 1:
-            found[f"lotteries-all-{stem}"] = _circles(mine, mine.distinct("split")[-1:])
+            drawn[f"lotteries-all-{stem}"] = _circles(mine, mine.distinct("split")[-1:])
         learned = _part(rows, "learned").where(data=data)
         if len(learned):
-            found[f"heatmap-{stem}"] = _heatmaps(learned)
-    return found
+            drawn[f"heatmap-{stem}"] = _heatmaps(learned)
+    return drawn
 
 
 def _circles(rows: Rows, splits: Sequence[str]) -> Any:
-    """Draw a circle for each agent in the support of each group: a panel a stratification."""
+    """Draw a circle for each agent in the support of each group: one panel per stratification."""
     widths = [max(2.4, 0.85 * len(rows.where(split=split).distinct("group"))) for split in splits]
     total = max(sum(widths), 5.0)
     figure, axes = panels(1, len(splits), width=total / len(splits), height=4.0, width_ratios=widths, sharey=True)

@@ -30,11 +30,11 @@ class Groups:
     @classmethod
     def of(cls, contexts: pa.Table, columns: Sequence[str]) -> Groups:
         """Group contexts by columns of words; the largest group first."""
-        told = list(zip(*(contexts[column].to_pylist() for column in columns), strict=True))
-        found, number, count = np.unique(_as_objects(told), return_inverse=True, return_counts=True)
+        combined = list(zip(*(contexts[column].to_pylist() for column in columns), strict=True))
+        distinct, number, count = np.unique(_as_objects(combined), return_inverse=True, return_counts=True)
         order = np.argsort(-count, kind="stable")
         place = np.argsort(order, kind="stable")
-        values = tuple(found[i] for i in order)
+        values = tuple(distinct[i] for i in order)
         return cls(tuple(" / ".join(value) for value in values), values, place[number.ravel()])
 
 
@@ -119,13 +119,13 @@ def dealt_at_random(log: ne.Feedback, of_context: Ints, covered: Bools, shuffles
     """
     rng, place = np.random.default_rng(seed), np.cumsum(covered) - 1
     inside, count = np.flatnonzero(covered[of_context]), int(covered.sum())
-    found = []
+    dealt_tallies = []
     for _ in range(shuffles):
         dealt = np.full(len(of_context), -1)
         dealt[inside] = rng.permutation(place[of_context[inside]])
-        found.append(tallies(log, dealt, count))
-    lotteries = maximal_lotteries(np.concatenate([one.margins for one in found])).reshape(shuffles, count, -1)
-    return Chance(distances(lotteries).mean(-1), np.array([one.unlikeness for one in found]))
+        dealt_tallies.append(tallies(log, dealt, count))
+    lotteries = maximal_lotteries(np.concatenate([one.margins for one in dealt_tallies])).reshape(shuffles, count, -1)
+    return Chance(distances(lotteries).mean(-1), np.array([one.unlikeness for one in dealt_tallies]))
 
 
 def share_as_large(by_chance: Floats, seen: float) -> float:

@@ -79,8 +79,8 @@ def _conversation(prompt: str) -> list[dict[str, Any]]:
     return [message("user", prompt), message("assistant", "Certainly. " * 20)]
 
 
-def _tags(found: Any) -> dict[str, Any]:
-    creative, hard, strict, maths = (bool(x) for x in found)
+def _tags(drawn: Any) -> dict[str, Any]:
+    creative, hard, strict, maths = (bool(x) for x in drawn)
     return {
         "creative_writing_v0.1": {"creative_writing": creative},
         "criteria_v0.1": {"complexity": hard},

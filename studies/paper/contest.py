@@ -65,9 +65,9 @@ def lotteries(
     printed = ne.NashEval.paper(**trees).fit(log)
     a_pair = ne.NashEval.paper(**trees | {"second_stage": "per-pair"}).fit(log)
     fitted = {OURS: best, PRINTED: printed, PER_PAIR: a_pair}
-    found = {name: model.predict_proba(contexts) for name, model in fitted.items()}
-    found[PLUG_IN] = plug_in(printed, contexts, rho)
-    return found | baselines(printed, contexts, rho=rho, seed=seed, groups=groups)
+    played = {name: model.predict_proba(contexts) for name, model in fitted.items()}
+    played[PLUG_IN] = plug_in(printed, contexts, rho)
+    return played | baselines(printed, contexts, rho=rho, seed=seed, groups=groups)
 
 
 def plug_in(model: ne.NashEval, contexts: object, rho: float) -> Floats:
@@ -101,7 +101,7 @@ def baselines(
 
 
 def scores(lotteries: Mapping[str, Floats], payoff: Floats, *, rho: float = 1e-3, ours: str = OURS) -> list[Row]:
-    """Return a row a method: how it does against the true payoff, and paired against ours over contexts.
+    """Return one row per method: how it does against the true payoff, and paired against ours over contexts.
 
     Columns: method, exploitability, f1 (tau = 0.001), value (game value against ours), and of each the standard error
     over contexts; excess, the exploitability above ours, with its paired standard error.

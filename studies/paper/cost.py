@@ -123,15 +123,18 @@ def cells(scale: Scale) -> list[Cell]:
 
 def run(cell: Cell) -> list[Row]:
     """Trace what every method spends and loses on one test set."""
-    data, told = Priced.of(cell), {"data": cell["data"], "seed": cell["seed"]}
-    found = dict(curves(data, cell["seed"], weights=WEIGHTS[:: len(WEIGHTS) // cell["weights"]], count=cell["budgets"]))
+    data, labels = Priced.of(cell), {"data": cell["data"], "seed": cell["seed"]}
+    weights = WEIGHTS[:: len(WEIGHTS) // cell["weights"]]
+    curve_of = dict(curves(data, cell["seed"], weights=weights, count=cell["budgets"]))
     rows: list[Row] = []
-    for method, curve in found.items():
-        rows += [{**told, "method": method, "point": place, **measured(data, pi)} for place, pi in enumerate(curve)]
+    for method, curve in curve_of.items():
+        rows += [{**labels, "method": method, "point": place, **measured(data, pi)} for place, pi in enumerate(curve)]
     costs = np.sort(data.costs)
     grid = np.linspace(costs[1], costs[-2], STEPS)
-    rows += [{**told, "agent": agent, "price": float(c)} for agent, c in zip(data.log.agents, data.costs, strict=True)]
-    return rows + [{**told, **row} for row in compared(data, found, grid)]
+    rows += [
+        {**labels, "agent": agent, "price": float(c)} for agent, c in zip(data.log.agents, data.costs, strict=True)
+    ]
+    return rows + [{**labels, **row} for row in compared(data, curve_of, grid)]
 
 
 def curves(
@@ -201,9 +204,9 @@ def compared(data: Priced, curves: dict[str, list[Floats]], grid: Floats) -> Ite
         wins = {m: ne.metrics.strict_win_rate(pi, data.wins, reduce=False) for m, pi in spent.items()}
         for method in spent:
             row: Row = {"method": method, "at": float(cost)}
-            for name, found in (("loss", loss), ("win", wins)):
-                ahead = found[method] - found[OURS]
-                row |= {name: float(found[method].mean()), f"{name}_ahead": float(ahead.mean())}
+            for name, measure in (("loss", loss), ("win", wins)):
+                ahead = measure[method] - measure[OURS]
+                row |= {name: float(measure[method].mean()), f"{name}_ahead": float(ahead.mean())}
                 row[f"{name}_ahead_se"] = standard_error(ahead)
             yield row
 
@@ -246,8 +249,8 @@ def _table(rows: Rows, data: str) -> Table:
 
 def _at(rows: Rows, place: int) -> Rows:
     """Return the rows of one place of the grid; its cost differs a little from test set to test set."""
-    found = [row for seed in rows.distinct("seed") for row in _grid(rows.where(seed=seed), place)]
-    return Rows(found)
+    points = [row for seed in rows.distinct("seed") for row in _grid(rows.where(seed=seed), place)]
+    return Rows(points)
 
 
 def _grid(rows: Rows, place: int) -> list[Row]:
@@ -257,11 +260,11 @@ def _grid(rows: Rows, place: int) -> list[Row]:
 
 def claims(rows: Rows) -> list[Claim]:
     """Return our bars, and the paper's claim."""
-    found = []
+    claimed = []
     for data in rows.distinct("data"):
         part = rows.where(data=data)
-        found += [_on_frontier(part, data), _not_beaten(part, data), _papers(part, data)]
-    return found
+        claimed += [_on_frontier(part, data), _not_beaten(part, data), _papers(part, data)]
+    return claimed
 
 
 def _together(rows: Rows, place: int, method: str, column: str) -> tuple[float, float]:
@@ -306,7 +309,7 @@ def _papers(rows: Rows, data: str) -> Claim:
 
 
 def figures(rows: Rows) -> dict[str, object]:
-    """Return the paper's two figures, a column a log: cost against exploitability, and against win rate."""
+    """Return the paper's two figures, one column per log: cost against exploitability, and against win rate."""
     names = {"exploitability": "exploitability (↓ better)", "win_rate": "average strict win rate (↑ better)"}
     logs = rows.distinct("data")
     figure, axes = panels(2, len(logs), width=4.6, height=3.2, sharex="col")

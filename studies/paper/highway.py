@@ -58,8 +58,8 @@ def run(cell: Cell) -> list[Row]:
     """Score every method once."""
     highway = ne.datasets.load_highway()
     log, test = highway.train[: cell["configurations"]], highway.test
-    found = lotteries(log, test.contexts, rho=RHO, seed=cell["seed"], groups=_GROUPS)
-    rows = [*scores(found, test.payoff, rho=RHO), floor(test.payoffs, seed=cell["seed"])]
+    played = lotteries(log, test.contexts, rho=RHO, seed=cell["seed"], groups=_GROUPS)
+    rows = [*scores(played, test.payoff, rho=RHO), floor(test.payoffs, seed=cell["seed"])]
     return [{"seed": cell["seed"], **row} for row in rows]
 
 
@@ -141,7 +141,7 @@ def claims(rows: Rows) -> list[Claim]:
 
 
 def figures(rows: Rows) -> dict[str, object]:
-    """Return exploitability against F1, a point a method."""
+    """Return exploitability against F1, one point per method."""
     figure, axes = panels(1, 1, width=6.4, height=4.4)
     ax = axes[0, 0]
     for method in rows.distinct("method"):

@@ -69,14 +69,14 @@ def injected(truth: Truth, seed: int) -> list[Row]:
     x, unshaken = _contexts(truth.log), right.stage1_.pseudo.dense(every)
     rows: list[Row] = []
     for d in SIZES:
-        found = surfaces(right, injection, truth.contexts, d)
+        payoffs = surfaces(right, injection, truth.contexts, d)
         for form in (PLUG, DEBIASED):
-            error, excess = payoff_error(found[form], found["true"]), exploited(found[form], found["true"])
+            error, excess = payoff_error(payoffs[form], payoffs["true"]), exploited(payoffs[form], payoffs["true"])
             rows.append({"d": d, "form": form, "error": error, "gap": excess})
     for d in DRAWN_SIZES:
-        found = surfaces(right, injection, x, d)
+        payoffs = surfaces(right, injection, x, d)
         moved = injection.fitted(d).stage1_.pseudo.dense(every) - unshaken
-        rows.append({"d": d, "form": DRAWN, "error": along(moved, found[DEBIASED] - found["true"])})
+        rows.append({"d": d, "form": DRAWN, "error": along(moved, payoffs[DEBIASED] - payoffs["true"])})
     return rows
 
 
@@ -102,9 +102,9 @@ def surfaces(model: ne.NashEval, injection: Injection, x: Floats, d: float) -> d
     return {"true": f.aggregate(true), PLUG: plug_in, DEBIASED: debiased}
 
 
-def payoff_error(found: Floats, true: Floats) -> float:
+def payoff_error(estimate: Floats, true: Floats) -> float:
     """Return the root mean square error over contexts and pairs, (n, pairs) each."""
-    return float(np.sqrt(np.mean((found - true) ** 2)))
+    return float(np.sqrt(np.mean((estimate - true) ** 2)))
 
 
 def along(moved: Floats, bias: Floats) -> float:
@@ -115,15 +115,15 @@ def along(moved: Floats, bias: Floats) -> float:
     return float((moved * bias).mean() / np.sqrt((bias**2).mean()))
 
 
-def exploited(found: Floats, true: Floats, rho: float = INJECTED_RHO) -> float:
+def exploited(estimate: Floats, true: Floats, rho: float = INJECTED_RHO) -> float:
     """Return the mean regularised exploitability, in the true games, of the equilibria of others (Eq. exploitability).
 
     Args:
-        found: (n, pairs) the payoffs whose equilibria are played.
+        estimate: (n, pairs) the payoffs whose equilibria are played.
         true: (n, pairs) those in which they are exploited.
     """
     regularizer = ne.L2(rho)
-    played = ne.solve(games(found), regularizer=regularizer).strategy
+    played = ne.solve(games(estimate), regularizer=regularizer).strategy
     return float(np.mean(ne.gap(played, games(true), regularizer=regularizer)))
 
 
@@ -131,6 +131,6 @@ def games(pairs: Floats) -> Floats:
     """Return (n, K, K) antisymmetric games from the payoffs (n, pairs) of j < k."""
     agents = round((1 + np.sqrt(1 + 8 * pairs.shape[1])) / 2)
     j, k = np.triu_indices(agents, 1)
-    found = np.zeros((len(pairs), agents, agents))
-    found[:, j, k], found[:, k, j] = pairs, -pairs
-    return found
+    matrices = np.zeros((len(pairs), agents, agents))
+    matrices[:, j, k], matrices[:, k, j] = pairs, -pairs
+    return matrices

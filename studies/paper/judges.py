@@ -35,8 +35,8 @@ def tastes(score: Floats, cost: Floats, length: Floats, questions: list[str]) ->
         questions: n questions without worked examples, to be embedded.
     """
     price = np.median(cost / length[:, None], axis=0)
-    found = {"efficiency": -cost, "depth": cost / price, "rigour": accuracy_nearby(score, questions)}
-    return {judge: _rounded(values) for judge, values in found.items()}
+    opinions = {"efficiency": -cost, "depth": cost / price, "rigour": accuracy_nearby(score, questions)}
+    return {judge: _rounded(values) for judge, values in opinions.items()}
 
 
 def accuracy_nearby(score: Floats, questions: list[str], neighbours: int = NEIGHBOURS) -> Floats:

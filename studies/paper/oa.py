@@ -56,13 +56,13 @@ class Verdicts:
     @classmethod
     def read(cls, panel: str) -> Verdicts:
         """Read the verdicts among the models of a panel; those that could not be parsed are left out."""
-        prompts, told = pq.read_table(data_file(PROMPTS)), pq.read_table(data_file(JUDGMENTS))
+        prompts, judged = pq.read_table(data_file(PROMPTS)), pq.read_table(data_file(JUDGMENTS))
         number = {name: i for i, name in enumerate(prompts["prompt_id"].to_pylist())}
-        models = [name for name in sorted(set(told["model_1"].to_pylist())) if panel == "seven" or name != STRONGEST]
+        models = [name for name in sorted(set(judged["model_1"].to_pylist())) if panel == "seven" or name != STRONGEST]
         place = {name: k for k, name in enumerate(models)}
-        prompt = np.array([number[name] for name in told["prompt_id"].to_pylist()])
-        first, second = (np.array([place.get(m, -1) for m in told[c].to_pylist()]) for c in ("model_1", "model_2"))
-        score = np.asarray(told["score"])
+        prompt = np.array([number[name] for name in judged["prompt_id"].to_pylist()])
+        first, second = (np.array([place.get(m, -1) for m in judged[c].to_pylist()]) for c in ("model_1", "model_2"))
+        score = np.asarray(judged["score"])
         kept = (first >= 0) & (second >= 0) & np.isin(score, list(_MARGIN))
         contexts = prompt_table(prompts["text"], language=prompts["lang"], lang=prompts["lang"])
         return cls(tuple(models), contexts, prompt[kept], first[kept], second[kept], score[kept])
@@ -127,10 +127,10 @@ def run(cell: Cell) -> list[Row]:
     n, split = verdicts.contexts.num_rows, cell["seed"] % SPLITS
     test = windows(n, cell["test"])[split]
     train = others(n, test, cell["train"])
-    told: Row = {"panel": cell["panel"], "seed": cell["seed"], "split": split, "repeats": repeats(n, cell["test"])}
-    found = [_methods(verdicts, train, test, [cell["seed"], number]) for number in range(cell["logs"])]
-    stacked = {method: np.stack([one[method] for one in found]) for method in found[0]}
-    return [{**told, **row} for row in scores(stacked, verdicts.payoff()[test], rho=RHO)]
+    labels: Row = {"panel": cell["panel"], "seed": cell["seed"], "split": split, "repeats": repeats(n, cell["test"])}
+    logs = [_methods(verdicts, train, test, [cell["seed"], number]) for number in range(cell["logs"])]
+    stacked = {method: np.stack([one[method] for one in logs]) for method in logs[0]}
+    return [{**labels, **row} for row in scores(stacked, verdicts.payoff()[test], rho=RHO)]
 
 
 def _methods(verdicts: Verdicts, train: Ints, test: Ints, seed: Sequence[int]) -> dict[str, Floats]:
@@ -151,12 +151,12 @@ _JUDGE = (
 
 def tables(rows: Rows) -> list[Table]:
     """Return a table of scores and one of differences from ours for each panel."""
-    found = []
+    shown = []
     for panel in rows.distinct("panel"):
         mine = rows.where(panel=panel)
-        found.append(overview(mine, f"Chat models judged by GPT-4: {PANELS[panel]}", note=_JUDGE))
-        found.append(differences(mine, f"Against ours, prompt by prompt: {PANELS[panel]}"))
-    return found
+        shown.append(overview(mine, f"Chat models judged by GPT-4: {PANELS[panel]}", note=_JUDGE))
+        shown.append(differences(mine, f"Against ours, prompt by prompt: {PANELS[panel]}"))
+    return shown
 
 
 def claims(rows: Rows) -> list[Claim]:

@@ -106,9 +106,9 @@ def estimated(truth: Truth, seed: int) -> dict[str, Floats]:
         ORACLE: ne.NashEval.paper(**common, **truth.oracle(), second_stage="per-pair").fit(truth.log),
         ORACLE_PRINTED: ne.NashEval.paper(**common, **truth.oracle()).fit(truth.log),
     }
-    found = {name: model.payoff(truth.contexts) for name, model in models.items()}
-    found[PLUG_IN] = plug_in_payoffs(printed, truth.contexts)
-    return found
+    games = {name: model.payoff(truth.contexts) for name, model in models.items()}
+    games[PLUG_IN] = plug_in_payoffs(printed, truth.contexts)
+    return games
 
 
 # -- what is made of it -----------------------------------------------------------------------------------------------
@@ -134,12 +134,12 @@ class Slope:
 
 def fitted_slope(rows: Rows, x: str, y: str) -> Slope:
     """Fit y = c x^slope, c a seed; every seed has the same x, so the common slope is the mean of the seeds'."""
-    found = []
+    slope_of = []
     for seed in rows.distinct("seed"):
         mine = rows.where(seed=seed)
         heights = np.maximum(mine.values(y), np.finfo(float).tiny)  # noise may have pushed one below zero
-        found.append(np.polyfit(np.log(mine.values(x)), np.log(heights), 1)[0])
-    slopes = np.array(found)
+        slope_of.append(np.polyfit(np.log(mine.values(x)), np.log(heights), 1)[0])
+    slopes = np.array(slope_of)
     return Slope(float(slopes.mean()), standard_error(slopes), slopes)
 
 
@@ -213,14 +213,14 @@ def _by_n(rows: Rows, column: str) -> Table:
 
 def claims(rows: Rows) -> list[Claim]:
     """Return the theorems' orders, and the rate of ours beside the oracle's."""
-    found = [_order_claim(rows, measure, form, order) for (measure, form), order in ORDERS.items()]
+    claimed = [_order_claim(rows, measure, form, order) for (measure, form), order in ORDERS.items()]
     part = rows.where(part="rate")
     rate = {m: fitted_slope(part.where(method=m), "n", "exploitability") for m in METHODS}
-    found += [_same_rate(PER_PAIR, ORACLE, rate), _same_rate(PRINTED, ORACLE_PRINTED, rate)]
+    claimed += [_same_rate(PER_PAIR, ORACLE, rate), _same_rate(PRINTED, ORACLE_PRINTED, rate)]
     means = {(m, n): part.where(method=m, n=n).mean("exploitability") for m in METHODS for n in part.distinct("n")}
     better = sum(means[OURS, n] < means[ORACLE, n] for n in part.distinct("n"))
     return [
-        *found,
+        *claimed,
         Claim(f"ours falls at least as fast in n as {ORACLE}", rate[OURS].value <= rate[ORACLE].value,
               f"{rate[OURS]} beside {rate[ORACLE]}: {_difference(rate[ORACLE], rate[OURS])} faster"),
         Claim(f"ours has lower exploitability than {ORACLE} at every n", better == len(part.distinct("n")),

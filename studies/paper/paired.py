@@ -115,7 +115,7 @@ def beaten(rows: Rows, *, of: str) -> list[Claim]:
     """Return the bar that no method has significantly lower exploitability."""
     excess = {method: together(rows.where(method=method), "excess") for method in _rivals(rows)}
     best = min(excess, key=lambda method: excess[method].mean)
-    better = [method for method, found in excess.items() if found.upper < 0]
+    better = [method for method, mean in excess.items() if mean.upper < 0]
     seen = f"lowest of the others {best}: {excess[best]} above ours" + (
         f"; {', '.join(better)} lower" if better else ""
     )
@@ -125,8 +125,8 @@ def beaten(rows: Rows, *, of: str) -> list[Claim]:
 def _heads_up(rows: Rows, of: str) -> Claim:
     value = {method: together(rows.where(method=method), "value") for method in _weak(rows)}
     best = max(value, key=lambda method: value[method].upper)
-    holds = all(found.upper < 0 for found in value.values())
-    lost = [method for method, found in value.items() if found.upper >= 0]
+    holds = all(mean.upper < 0 for mean in value.values())
+    lost = [method for method, mean in value.items() if mean.upper >= 0]
     seen = f"highest {best}: {value[best]}" + (f"; not for {', '.join(lost)}" if lost else "")
     return Claim(
         f"{of}: game values of BT and global baselines against ours negative, with their intervals", holds, seen
@@ -134,13 +134,13 @@ def _heads_up(rows: Rows, of: str) -> Claim:
 
 
 def dots(parts: Mapping[str, Rows]) -> Figure:
-    """Return exploitability above ours with 95% intervals, a line a method and a column of the figure a part."""
+    """Return exploitability above ours with 95% intervals, one line per method, one panel per set of rows."""
     figure, axes = panels(1, len(parts), width=4.6, height=4.2, sharey=True)
     for column, (title, rows) in enumerate(parts.items()):
         ax = axes[0, column]
         for place, method in enumerate(reversed(_rivals(rows))):
-            found, look = together(rows.where(method=method), "excess"), style(method) | {"lw": 0}
-            ax.errorbar(found.mean, place, xerr=_Z * found.error, elinewidth=1.2, capsize=3, **look)
+            excess, look = together(rows.where(method=method), "excess"), style(method) | {"lw": 0}
+            ax.errorbar(excess.mean, place, xerr=_Z * excess.error, elinewidth=1.2, capsize=3, **look)
         ax.set_yticks(range(len(_rivals(rows))), list(reversed(_rivals(rows))))
         ax.axvline(0, color="#000000", lw=1)
         ours = rows.where(method=OURS).mean("exploitability")

@@ -22,15 +22,15 @@ def prompt_table(texts: Any, *, language: Any = None, **columns: Any) -> pa.Tabl
         texts: n prompts.
         language: n language codes; None: guessed.
     """
-    found = prompt_features(texts, language)
-    tokens = np.asarray(found["tokens"], np.float64)
+    features = prompt_features(texts, language)
+    tokens = np.asarray(features["tokens"], np.float64)
     return pa.table(
         {
             "prompt_id": [str(i) for i in range(len(tokens))],
             **columns,
             "text": texts,
-            "is_code": found["is_code"],
-            "is_math": found["is_math"],
+            "is_code": features["is_code"],
+            "is_math": features["is_math"],
             "log_tokens": np.log(np.maximum(tokens, 1.0)),
         }
     )

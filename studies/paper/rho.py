@@ -52,10 +52,10 @@ def cells(scale: Scale) -> list[Cell]:
 def run(cell: Cell) -> list[Row]:
     """Score every contextual method on one log, for each rho."""
     truth, rows = Truth.of(cell), list[Row]()
-    found = methods(truth, cell["seed"])
+    fitted = methods(truth, cell["seed"])
     for rho in RHOS:
-        told = scores({name: lotteries(rho) for name, lotteries in found.items()}, truth.payoff, rho=rho)
-        rows += [{"modality": truth.modality, "rho": rho, "seed": cell["seed"], **row} for row in told]
+        scored = scores({name: lotteries(rho) for name, lotteries in fitted.items()}, truth.payoff, rho=rho)
+        rows += [{"modality": truth.modality, "rho": rho, "seed": cell["seed"], **row} for row in scored]
     return rows
 
 
@@ -97,7 +97,7 @@ def unmoved(lotteries: Floats) -> Lotteries:
 
 
 def tables(rows: Rows) -> list[Table]:
-    """Return exploitability and F1 for each kind of feedback, a line a method and a column a rho."""
+    """Return exploitability and F1 for each kind of feedback, one line per method and one column per rho."""
     return [
         _by_rho(rows.where(modality=modality), column, f"{name}, {modality} feedback: mean ± sd over seeds")
         for modality in rows.distinct("modality")
@@ -121,8 +121,8 @@ def _by_rho(rows: Rows, column: str, title: str) -> Table:
 
 def claims(rows: Rows) -> list[Claim]:
     """Return the paper's three claims for ours and for its two forms, and our bar."""
-    found = [claim(rows, method) for claim in (_steady, _worse_beyond, _f1_recovers) for method in _OURS_AND_PAPERS]
-    return [_best_throughout(rows), *found]
+    claimed = [claim(rows, method) for claim in (_steady, _worse_beyond, _f1_recovers) for method in _OURS_AND_PAPERS]
+    return [_best_throughout(rows), *claimed]
 
 
 def _steady(rows: Rows, method: str) -> Claim:

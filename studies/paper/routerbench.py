@@ -86,10 +86,10 @@ class Bench:
         cost = np.column_stack([np.asarray(table[name + _COST], np.float64) for name in agents])
         prompts = table["prompt"].to_pylist()
         questions, length = [question(text) for text in prompts], np.array([len(text) for text in prompts], float)
-        found = tastes(score, cost, length, questions)
+        taste_of = tastes(score, cost, length, questions)
         contexts = prompt_table(questions, language=["en"] * len(questions), **{GROUP: table[GROUP]})
-        said = np.stack([verdicts(score, taste) for taste in found.values()])
-        return cls(tuple(agents), contexts, score, cost, tuple(found), said)
+        said = np.stack([verdicts(score, taste) for taste in taste_of.values()])
+        return cls(tuple(agents), contexts, score, cost, tuple(taste_of), said)
 
     def payoff(self) -> Floats:
         """Return the games (n, K, K): the mean over the judges."""
@@ -149,13 +149,14 @@ def run(cell: Cell) -> list[Row]:
     test = windows(n, cell["test"])[split]
     train = others(n, test, cell["train"])
     contexts, payoff = bench.contexts.take(test), bench.payoff()[test]
-    found = lotteries(
+    played = lotteries(
         bench.log(train, cell["seed"]), contexts, rho=RHO, seed=cell["seed"], groups=GROUP,
         paper={"propensity": "known"},
     )  # fmt: skip
-    told: Row = {"seed": cell["seed"], "split": split, "repeats": repeats(n, cell["test"])}
-    scored = [{**told, **row} for row in scores(found, payoff, rho=RHO)]
-    return scored + [{"seed": cell["seed"], **row} for row in _frequencies(bench.agents, contexts, payoff, found[OURS])]
+    labels: Row = {"seed": cell["seed"], "split": split, "repeats": repeats(n, cell["test"])}
+    scored = [{**labels, **row} for row in scores(played, payoff, rho=RHO)]
+    often = _frequencies(bench.agents, contexts, payoff, played[OURS])
+    return scored + [{"seed": cell["seed"], **row} for row in often]
 
 
 def _frequencies(agents: tuple[str, ...], contexts: pa.Table, payoff: Floats, estimated: Floats) -> list[Row]:

@@ -42,9 +42,9 @@ def cells(scale: Scale) -> list[Cell]:
 def run(cell: Cell) -> list[Row]:
     """Score every method on one log."""
     truth = Truth.of(cell)
-    found = lotteries(truth.log, truth.contexts, rho=RHO, seed=cell["seed"])
-    found |= oracles(truth, cell["seed"])
-    rows = scores(found, truth.payoff, rho=RHO)
+    played = lotteries(truth.log, truth.contexts, rho=RHO, seed=cell["seed"])
+    played |= oracles(truth, cell["seed"])
+    rows = scores(played, truth.payoff, rho=RHO)
     return [{"modality": truth.modality, "voters": truth.voters, "seed": cell["seed"], **row} for row in rows]
 
 
@@ -61,7 +61,7 @@ def oracles(truth: Truth, seed: int) -> dict[str, Floats]:
 
 
 def tables(rows: Rows) -> list[Table]:
-    """Return exploitability and F1, a line a method and a column a setting."""
+    """Return exploitability and F1, one line per method and one column per setting."""
     return [
         by_setting(rows, "exploitability", "Exploitability, lower is better: mean ± sd over seeds"),
         by_setting(rows, "f1", "Support F1, higher is better: mean ± sd over seeds"),
@@ -69,7 +69,7 @@ def tables(rows: Rows) -> list[Table]:
 
 
 def by_setting(rows: Rows, column: str, title: str) -> Table:
-    """Return one measure, a line a method and a column a setting."""
+    """Return one measure, one line per method and one column per setting."""
     places = setting_names(rows)
     header = ("method", *(f"{modality} / {voters}" for modality, voters in places))
     lines = [

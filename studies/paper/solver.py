@@ -90,11 +90,11 @@ def lotteries(truth: Truth, seed: int, epochs: int | None) -> dict[str, Floats]:
     network, papers = ne.LearnedPolicy(**options), ne.LearnedPolicy.paper(tune=None, **options)
     plug_in = replace(printed.stage1_, payoff=printed.stage1_.plug_in)
     given = {OURS: (ours.stage1_, network), PRINTED: (printed.stage1_, papers), PLUG_IN: (plug_in, papers)}
-    found: dict[str, Floats] = {}
+    played: dict[str, Floats] = {}
     for name, (stage1, learner) in given.items():
-        found[name] = ne.ExactPolicy(ne.L2(RHO)).fit(stage1).predict_proba(truth.contexts)
-        found[learned(name)] = learner.fit(stage1).predict_proba(truth.contexts)
-    return found
+        played[name] = ne.ExactPolicy(ne.L2(RHO)).fit(stage1).predict_proba(truth.contexts)
+        played[learned(name)] = learner.fit(stage1).predict_proba(truth.contexts)
+    return played
 
 
 def learned(game: str) -> str:
@@ -106,7 +106,7 @@ def learned(game: str) -> str:
 
 
 def tables(rows: Rows) -> list[Table]:
-    """Return exploitability and F1, a line a game and solver; and the times, a column for each number of agents."""
+    """Return exploitability and F1, one line per game and solver; and the times, a column for each number of agents."""
     scored = Rows([row for row in rows if "method" in row])
     named = "solved exactly, and learned by a network: mean ± sd over seeds"
     return [
@@ -171,12 +171,12 @@ def _comparable(rows: Rows, game: str) -> Claim:
 
 def _stable(rows: Rows) -> list[Claim]:
     sizes, batch = rows.distinct("agents"), max(rows.distinct("batch"))
-    found = []
+    claimed = []
     for path in ("learned (paper's network)", "learned (our network)"):
         times = [taken(rows.where(batch=batch), path, K) for K in sizes]
         text = f"{path}: time stays stable from {sizes[0]} to {sizes[-1]} agents (within {_STABLE:g} times)"
-        found.append(Claim(text, max(times) <= _STABLE * min(times), f"{max(times) / min(times):.1f} times", "paper"))
-    return found
+        claimed.append(Claim(text, max(times) <= _STABLE * min(times), f"{max(times) / min(times):.1f} times", "paper"))
+    return claimed
 
 
 def _exponential(rows: Rows) -> Claim:
@@ -233,8 +233,8 @@ def _runtime(rows: Rows) -> Any:
     batches, sizes = timed.distinct("batch"), timed.distinct("agents")
     figure, axes = panels(1, len(batches), width=4.4, height=3.6, sharey=True)
     for ax, batch in zip(axes[0], batches, strict=True):
-        for path, told in _LINES.items():
-            colour, marker, line = told.split()
+        for path, look in _LINES.items():
+            colour, marker, line = look.split()
             times = [taken(timed.where(batch=batch), path, K) for K in sizes]
             ax.plot(sizes, times, color=colour, marker=marker, ls=line, lw=1.4, ms=5, label=path)
         ax.set(xscale="log", yscale="log", xlabel="number of agents K")

@@ -38,7 +38,7 @@ def enumerated(A: Floats, rho: float = RHO, *, stop: bool = False) -> Floats:
     Args:
         stop: at the smallest size that has it, instead of going through all 2^K - 1.
     """
-    K, found = len(A), np.full(len(A), np.nan)
+    K, solution = len(A), np.full(len(A), np.nan)
     for size in range(1, K + 1):
         support = np.array(list(combinations(range(K), size)))
         weight, multiplier = _on_supports(A, rho, support)
@@ -46,11 +46,11 @@ def enumerated(A: Floats, rho: float = RHO, *, stop: bool = False) -> Floats:
         np.put_along_axis(pi, support, weight, axis=1)
         slack = rho * pi - pi @ A.T - multiplier[:, None]
         right = (weight.min(axis=1) >= -_TOLERANCE) & (slack.min(axis=1) >= -_TOLERANCE)
-        if right.any() and np.isnan(found[0]):
-            found = pi[np.argmax(right)]
+        if right.any() and np.isnan(solution[0]):
+            solution = pi[np.argmax(right)]
             if stop:
                 break
-    return found
+    return solution
 
 
 def _on_supports(A: Floats, rho: float, support: Any) -> tuple[Floats, Floats]:
