@@ -73,7 +73,9 @@ def held_out_losses(models: TreeModels, log: Log, X: Features, train: Bools, mea
         return np.asarray((predicted - z[rows]) ** 2 @ weight[rows])
 
     cells = list(np.ndindex(means.shape))
-    return np.sum(run_all(lambda cell: judge(*cell), cells, len(cells), Effort(n_jobs=models.n_jobs)), axis=0)
+    return np.asarray(
+        np.sum(run_all(lambda cell: judge(*cell), cells, len(cells), Effort(n_jobs=models.n_jobs)), axis=0)
+    )
 
 
 def first_trees(model: Booster | float, trees: int, without: float) -> Booster | float:
