@@ -9,6 +9,7 @@ from nasheval.errors import InputError
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.sklearn_models import Intercept, PerPair
 from nasheval.nuisance.stack import Stack
+from nasheval.nuisance.stopping import StoppedTrees
 from nasheval.nuisance.trees import TreeOutcome
 from nasheval.nuisance.tuning import TunedTrees
 from nasheval.nuisance.voters import Voters
@@ -16,7 +17,7 @@ from nasheval.nuisance.voters import Voters
 
 def test_what_is_chosen():
     assert choose_outcome("voters") == Voters()
-    assert choose_outcome("lightgbm") == TreeOutcome()
+    assert choose_outcome("lightgbm") == StoppedTrees()
     assert choose_outcome("lightgbm", tune="fast") == TunedTrees(TreeOutcome(), how="fast")
     assert choose_outcome("stack") == Stack((Voters(), TreeOutcome()))
     assert choose_outcome("stack", tune="paper") == Stack((Voters(), TunedTrees(TreeOutcome(), how="paper")))

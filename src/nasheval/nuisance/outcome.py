@@ -8,6 +8,7 @@ from nasheval.errors import InputError
 from nasheval.nuisance.learners import Learner
 from nasheval.nuisance.sklearn_models import PerPair
 from nasheval.nuisance.stack import Stack
+from nasheval.nuisance.stopping import StoppedTrees
 from nasheval.nuisance.trees import TreeOutcome
 from nasheval.nuisance.tuning import Search, TunedTrees
 from nasheval.nuisance.voters import Voters
@@ -19,16 +20,19 @@ def choose_outcome(choice: Any, *, tune: Search | None = None) -> Learner:
     """Return the learner behind a name.
 
     Args:
-        choice: "voters": a population of latent voters. "lightgbm": a regressor a menu and pair, as printed in the
-            paper. "stack": both, weighted by held-out error. A scikit-learn regressor: cloned a menu and pair. A
-            `Learner` is returned as it is.
-        tune: how the hyperparameters of LightGBM are searched; None leaves them.
+        choice: "voters": a population of latent voters. "lightgbm": a regressor per menu and pair, with as
+            many of the paper's trees as predict held-out contexts best (`TreeOutcome()`: all of them, as printed).
+            "stack": voters and the printed trees, weighted by held-out error. A scikit-learn regressor: cloned per
+            menu and pair. A `Learner` is returned as it is.
+        tune: how the hyperparameters of LightGBM are searched; None leaves all but the number of trees.
     """
-    trees = TreeOutcome() if tune is None else TunedTrees(TreeOutcome(), how=tune)
     if isinstance(choice, str):
-        named: dict[str, Learner] = {"voters": Voters(), "lightgbm": trees}
-        if choice == "stack":
-            return Stack(tuple(named.values()))
+        tuned = None if tune is None else TunedTrees(TreeOutcome(), how=tune)
+        named: dict[str, Learner] = {
+            "voters": Voters(),
+            "lightgbm": tuned or StoppedTrees(),
+            "stack": Stack((Voters(), tuned or TreeOutcome())),
+        }
         if choice in named:
             return named[choice]
     elif callable(getattr(choice, "fit", None)):
