@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, get_args
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.feedback.base import Log
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN, pair_status
 from nasheval.game.scores import fit_scores, score_hessian
@@ -161,7 +161,8 @@ def check_unseen(log: Log, unseen: Unseen) -> None:
     if unseen == "refuse" and len(missing):
         raise InputError(
             f"unseen is 'refuse', and {_named(log.agents, missing)} were never compared; collect votes on them, "
-            "leave agents out (keep_agents), or use unseen='model' (bridged by the outcome model) or 'tie'."
+            "leave agents out (keep_agents), or use ",
+            *(Argument("unseen", "model"), " (bridged by the outcome model) or 'tie'."),
         )
 
 
