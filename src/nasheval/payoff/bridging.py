@@ -17,11 +17,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Protocol, get_args
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.choices import Unseen as Unseen
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.base import Log
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN, pair_status
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from nasheval.nuisance.voters import VoterModels
     from nasheval.nuisance.voters_probes import Probes
 
-Unseen = Literal["model", "tie", "refuse"]
 UNSEEN: tuple[Unseen, ...] = get_args(Unseen)
 ELSEWHERE = 3  # in a group of contexts: seen, but not here
 STATUS_NAMES = ("seen", "bridged", "unknown", "elsewhere")

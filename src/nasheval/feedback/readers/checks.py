@@ -6,15 +6,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Literal
 
 import numpy as np
 
 from nasheval.arrays import Array, Bools
+from nasheval.choices import OnError as OnError
 from nasheval.errors import Argument, InputError, ReadError, Text
 from nasheval.feedback.report import Problem
 
-OnError = Literal["raise", "skip"]
 COUNTED = 10_000  # values that a message looks through; beyond that it gives no counts
 _SHOWN_ROWS = 5
 
