@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 import nasheval
 from nasheval.cli import app
-from nasheval.cli.learning import Learning
+from nasheval.cli.fitting import Learning
 from nasheval.cli.reading import Reading
 from nasheval.errors import InputError
 
@@ -137,10 +137,10 @@ def test_a_missing_file_and_a_wrong_value_are_told(tmp_path):
 
 
 def test_lists_stay_lists_where_an_option_is_given_often():
-    from nasheval.cli.options import _flat, _parts
+    from nasheval.cli.options import _as_list, _flat
 
-    assert _parts({"language": "de", "n": 3}) == ["language=de", "n=3"]
-    assert _parts("language=de") == ["language=de"]
+    assert _as_list({"language": "de", "n": 3}) == ["language=de", "n=3"]
+    assert _as_list("language=de") == ["language=de"]
     assert _flat(["a", "b"]) == "a,b"
     assert _flat({"a": 1.5}) == "a=1.5"
     assert _flat(3) == 3

@@ -16,10 +16,11 @@ from typer.testing import CliRunner
 
 import nasheval as ne
 from nasheval.cli import app
-from nasheval.cli.standings import note_lines
-from nasheval.cli.unseen import candidates, rivals_not_met
+from nasheval.cli.leaderboard import note_lines
+from nasheval.cli.predicting import rivals_not_met
 from nasheval.errors import Argument, InputError
 from nasheval.estimator import load
+from nasheval.policy.availability import candidates
 
 QUICK = ["--context", "language", "--outcome", "lightgbm", "--folds", "2", "--jobs", "1", "--holdout", "0"]
 EDGES = {"strong": 0.8, "middling": 0.2, "weak": -0.8}  # what each wins against base
@@ -122,8 +123,8 @@ def test_candidates_follow_availability():
     model = load("star")
     table = model.stage1_.log.contexts
     expected = np.array([[name != "weak" or value == "en" for name in model.agents_] for value in table[0].to_pylist()])
-    np.testing.assert_array_equal(candidates(model, table, None), expected)
-    assert not candidates(model, table, ["base"])[:, 1:].any()
+    np.testing.assert_array_equal(candidates(model.policy_, table, None), expected)
+    assert not candidates(model.policy_, table, ["base"])[:, 1:].any()
 
 
 # -- leaderboard ------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""`nasheval check`: what was understood of a log, what it covers and what is wrong with it."""
+"""`nasheval check`: what was understood of a log and what is wrong with it; `nasheval datasets`: logs to start with."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nasheval.cli.options import grouped
-from nasheval.cli.printing import Machine, console, escaped, print_json
-from nasheval.cli.reading import FILES, OnBadRow, Reading
+from nasheval.cli.options import FORMAT, grouped
+from nasheval.cli.printing import console, escaped, print_json
+from nasheval.cli.reading import FILES, Reading
 from nasheval.errors import Argument
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def check(
     file: Annotated[str, typer.Argument(help=FILES)],
     reading: Reading,
     rows: Annotated[int, typer.Option(help="How many records to show as understood.", min=0)] = 5,
-    format: Annotated[Machine, typer.Option(help="A table for people, JSON for machines.")] = Machine.table,
+    format: FORMAT = "table",
 ) -> None:
     """Read a log and say what was understood, what it covers and what is wrong with it.
 
@@ -39,8 +39,8 @@ def check(
       nasheval check scores.parquet --kind scores --agents gpt-4,claude-v2,llama-2 --text prompt --pairs-per-context 20
     """
     log = reading.log(file, on_error="skip", quiet=True)
-    bad = bool(log.report and log.report.problems) and reading.on_error is OnBadRow.stop
-    if format is Machine.json:
+    bad = bool(log.report and log.report.problems) and reading.on_error == "raise"
+    if format == "json":
         print_json(_check_dict(log, usable=not bad))
     else:
         _print_check(log, rows=rows, bad=bad)
@@ -114,8 +114,7 @@ def _print_records(console: Any, log: Feedback, rows: int) -> None:
 def _context_line(log: Feedback, context: int, width: int = 60) -> str:
     values = {name: log.contexts[name][context].as_py() for name in log.contexts.column_names}
     shown = {k: f"{v:.4g}" if isinstance(v, float) else " ".join(str(v).split())[:width] for k, v in values.items()}
-    parts = [f"{name}={value}" for name, value in shown.items()]
-    return f"#{context} " + ", ".join(parts)
+    return f"#{context} " + ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
 def _said(log: Feedback, row: int) -> str:
@@ -146,3 +145,30 @@ def _check_dict(log: Feedback, *, usable: bool) -> dict[str, Any]:
             "problems": [str(problem.error(report.source)) for problem in report.problems],
         }
     return {"usable": usable, "read": read, "coverage": log.coverage().to_dict()}
+
+
+# -- logs that come with the package ----------------------------------------------------------------------------------
+
+datasets_app = typer.Typer(help="Data sets that come with the package.", no_args_is_help=True)
+
+
+@datasets_app.command("list")
+def datasets_list() -> None:
+    """List the data sets that come with the package."""
+    from nasheval.feedback.datasets import NAMES
+
+    for name, about in NAMES.items():
+        typer.echo(f"{name}: {about}")
+
+
+@datasets_app.command("path")
+def datasets_path(name: Annotated[str, typer.Argument(help="Name of a data set.")]) -> None:
+    """Print where the vote file of a data set lies.
+
+    Example:
+
+      nasheval check "$(nasheval datasets path highway)" --context-id configuration --voter judge
+    """
+    from nasheval.feedback.datasets import path
+
+    typer.echo(path(name))

@@ -3,27 +3,116 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 import nasheval.cli.reporting as reporting
+from nasheval.choices import Device, OutcomeName, PolicyName, PropensityName, Search, SecondStage, Unseen
 from nasheval.cli.evaluating import compared
-from nasheval.cli.learning import Learning
-from nasheval.cli.options import grouped
-from nasheval.cli.printing import Machine, console, escaped, print_json, tell
+from nasheval.cli.options import TableOrJson, grouped
+from nasheval.cli.printing import check_folder, console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.cli.summary import Outcome, print_summary, summary_dict
-from nasheval.errors import NashEvalError
+from nasheval.errors import InputError, NashEvalError
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
     from nasheval.feedback.log import Feedback
+    from nasheval.feedback.readers.sources import Source
     from nasheval.scoring.heldout import Evaluation
 
 _LARGE = 50_000  # records above which one fit has to do
 _FEWEST = 2  # contexts that a comparison needs
+_PANEL = "Fitting"
+_COSTS = (
+    "What agents cost: a TOML or JSON file of agent = cost, or FILE:field of nested ones; agent=cost with commas; or a "
+    "pattern of columns, such as '{agent}|total_cost', whose means are taken."
+)
+
+
+def _option(text: str, **more: Any) -> Any:
+    return typer.Option(help=text, rich_help_panel=_PANEL, show_default=False, **more)
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How a model is fitted; None leaves it to the estimator."""
+
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper",
+            help="Algorithm 1 with the paper's learners, where other options do not say otherwise.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False
+    outcome: Annotated[OutcomeName | None, _option("Outcome model; by default voters.")] = None
+    propensity_model: Annotated[
+        PropensityName | None, _option("Propensities; by default known where the log tells them, else chosen.")
+    ] = None
+    second_stage: Annotated[SecondStage | None, _option("How payoffs are debiased; by default corrected.")] = None
+    aggregator: Annotated[
+        Literal["auto", "mean", "as-asked"] | None,
+        _option(
+            "How the menus that hold a pair make its payoff: mean (each menu counts the same), as-asked (ballots are "
+            "cut into pairs: menus count as often as they were asked), or auto, the default: mean where every menu of "
+            "a pair was asked 30 times, else as-asked."
+        ),
+    ] = None
+    unseen: Annotated[
+        Unseen | None,
+        _option(
+            "Pairs that were never compared: model (the default: bridged through other agents by the outcome model, "
+            "and marked as bridged wherever they are shown), tie (payoff 0, as in the paper) or refuse (an error)."
+        ),
+    ] = None
+    availability: Annotated[
+        str,
+        _option(
+            "Context column of few values, such as language or release: at each value only agents that the log shows "
+            "there are candidates. Without it all agents are, everywhere.",
+            metavar="COLUMN",
+        ),
+    ] = ""
+    policy: Annotated[PolicyName | None, _option("Solve games exactly (the default), or learn a network.")] = None
+    costs: Annotated[str, _option(_COSTS)] = ""
+    cost_weight: Annotated[float | None, _option("Weight of costs, scaled to [0, 1], against payoffs.", min=0)] = None
+    budget: Annotated[float | None, _option("The most a lottery may cost in expectation, in the units of costs.")] = (
+        None
+    )
+    folds: Annotated[int | None, _option("Folds of the cross-fitting; by default 5.", min=2)] = None
+    tune: Annotated[Search | None, _option("Search hyperparameters.")] = None
+    jobs: Annotated[int | None, _option("Cores; by default all.", min=1)] = None
+    device: Annotated[Device | None, _option("Where networks are trained; by default a GPU if there is one.")] = None
+
+    def model(self, source: str | Source, agents: Sequence[str], *, seed: int, show: bool) -> NashEval:
+        """Return the estimator, not fitted."""
+        from nasheval.estimator import NashEval
+        from nasheval.feedback.readers.costs import read_costs
+
+        settings: dict[str, Any] = {
+            "outcome": self.outcome,
+            "propensity": self.propensity_model,
+            "second_stage": self.second_stage,
+        }
+        settings |= {"policy": self.policy, "tune": self.tune, "device": self.device, "unseen": self.unseen}
+        settings |= {"cost_weight": self.cost_weight, "budget": self.budget, "folds": self.folds, "n_jobs": self.jobs}
+        settings |= {"aggregator": self._aggregator(), "availability": self.availability or None}
+        settings["costs"] = read_costs(self.costs, source, agents) if self.costs else None
+        chosen = {name: value for name, value in settings.items() if value is not None}
+        if self.paper and self.policy is None and {"costs", "cost_weight", "budget"} & set(chosen):
+            raise InputError("--paper knows no costs in its policy; add --policy exact or --policy learned.")
+        make = NashEval.paper if self.paper else NashEval
+        return make(**chosen, random_state=seed, verbose=show)
+
+    def _aggregator(self) -> Any:
+        from nasheval.payoff.aggregators import AsAsked, Mean
+
+        return {None: None, "auto": "auto", "mean": Mean(), "as-asked": AsAsked()}[self.aggregator]
 
 
 @grouped
@@ -44,7 +133,7 @@ def fit(
         bool, typer.Option("--keep-text", help="Keep prompts in the model's folder as they are; else tags stand there.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
-    format: Annotated[Machine, typer.Option(help="A summary for people, or JSON for machines.")] = Machine.table,
+    format: Annotated[TableOrJson, typer.Option(help="A summary for people, or JSON for machines.")] = "table",
 ) -> None:
     """Fit a model on a log, save it, and say what to know of it.
 
@@ -70,7 +159,7 @@ def fit(
 
     check_target(out.resolve(), overwrite)  # before the work, not after it
     if report is not None:
-        reporting.check_folder(report)
+        check_folder(report)
     show = not quiet and sys.stderr.isatty()
     log = reading.log(file, quiet=quiet)
     settings = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
@@ -79,13 +168,13 @@ def fit(
     model.save(out, overwrite=overwrite, keep_text=keep_text)
     evaluation, note = work.comparison(model)
     outcome = Outcome(model, out, report, by or None, evaluation, note)
-    if format is Machine.json:
+    if format == "json":
         print_json(summary_dict(outcome))
     elif not quiet:
         print_summary(outcome, console())
     if report is not None:
         _write_report(outcome, report, quiet=quiet)
-        if format is Machine.table and not quiet:
+        if format == "table" and not quiet:
             console().print(f"The report: [bold]{escaped(str(report))}[/]", soft_wrap=True)
 
 

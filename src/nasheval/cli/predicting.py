@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nasheval.cli.options import MODEL, grouped
-from nasheval.cli.printing import Format, Machine, console, escaped, print_csv, print_json, tell, whole_file
-from nasheval.cli.reading import chosen_rows, joined, split
-from nasheval.cli.unseen import candidates, predict_note, rivals_not_met, route_lines
+from nasheval.cli.options import FORMAT, MODEL, Format, grouped, split
+from nasheval.cli.printing import and_more, console, escaped, print_csv, print_json, tell, whole_file
+from nasheval.cli.reading import chosen_rows, joined
 from nasheval.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nasheval.arrays import Floats
+    from nasheval.arrays import Bools, Floats, Ints
     from nasheval.estimator import NashEval
     from nasheval.feedback.readers.sources import Source
 
@@ -26,12 +26,13 @@ BUDGET = Annotated[
 ]
 WEIGHT = Annotated[float | None, typer.Option(help="Weight of costs, in place of the model's.", min=0)]
 _ENDINGS = (".parquet", ".csv", ".jsonl", ".json", ".feather", ".arrow")
+_NAMED = 3  # agents in a sentence
 
 
 @grouped
 def predict(
     model: MODEL,
-    file: Annotated[str, typer.Argument(help="Contexts, a row each: .parquet, .csv, .tsv, .jsonl, .json, .feather.")],
+    file: Annotated[str, typer.Argument(help="Contexts, one per row: .parquet, .csv, .tsv, .jsonl, .json, .feather.")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help=f"File to write, which ends in {', '.join(_ENDINGS)}.")
     ] = None,
@@ -41,11 +42,11 @@ def predict(
     agents: AGENTS = "",
     budget: BUDGET = None,
     cost_weight: WEIGHT = None,
-    format: Annotated[Format, typer.Option(help="How to print, without --out.")] = Format.csv,
+    format: Annotated[Format, typer.Option(help="How to print, without --out.")] = "csv",
 ) -> None:
     """Give the winning lottery at each context of a file.
 
-    The output has a column for each agent, and the most probable one as "winner"; rows are in the order of the file.
+    The output has one column per agent, and the most probable one as "winner"; rows are in the order of the file.
     Where winners were never compared with some rival, a note on standard error says at how many contexts.
 
     Examples:
@@ -55,22 +56,24 @@ def predict(
       nasheval predict model/ new.csv --keep id --budget 0.002 > lotteries.csv
     """
     from nasheval.estimator import load
+    from nasheval.policy.availability import candidates
     from nasheval.policy.choosing import WINNER
 
     if out is not None and out.suffix.lower() not in _ENDINGS:
         raise InputError(f"--out {out}: accepted are files that end in {', '.join(_ENDINGS)}.")
     loaded = load(model)
     contexts, carried = _contexts_in(chosen_rows(file, where), loaded, join, split(keep))
-    found, lotteries = _answers(loaded, contexts, carried, _changes(loaded, agents, budget, cost_weight))
-    note = predict_note(loaded, lotteries > WINNER, candidates(loaded, contexts, split(agents) or None))
-    if note:
+    lotteries = loaded.predict_proba(contexts, **_changes(loaded, agents, budget, cost_weight))
+    answers = _answers(loaded.agents_, lotteries, carried)
+    up = candidates(loaded.policy_, contexts, split(agents) or None)
+    if note := " ".join(predict_notes(loaded, lotteries > WINNER, up)):
         tell(note)
     if out is None:
-        _print(found, format)
+        _print(answers, format)
         return
-    with whole_file(out) as part:
-        _write(found, part)
-    tell(f"{found.num_rows:,} lotteries over {len(loaded.agents_)} agents: {out}")
+    with whole_file(out) as unfinished:
+        _write(answers, unfinished)
+    tell(f"{answers.num_rows:,} lotteries over {len(loaded.agents_)} agents: {out}")
 
 
 def _contexts_in(rows: str | Source, model: NashEval, join: str, keep: list[str]) -> tuple[pa.Table, pa.Table]:
@@ -103,48 +106,44 @@ def _contexts_in(rows: str | Source, model: NashEval, join: str, keep: list[str]
 
 def _changes(model: NashEval, agents: str, budget: float | None, weight: float | None) -> dict[str, Any]:
     """Return what is asked otherwise than the model was fitted; a learned policy cannot answer that."""
-    given = {"agents": split(agents) or None, "budget": budget, "cost_weight": weight}
-    changes = {name: value for name, value in given.items() if value is not None}
+    asked = {"agents": split(agents) or None, "budget": budget, "cost_weight": weight}
+    changes = {name: value for name, value in asked.items() if value is not None}
     if changes and hasattr(model.policy_, "network"):
         tell("The learned policy is bypassed: it knows the game it was trained for, so this one is solved exactly.")
     return changes
 
 
-def _answers(
-    model: NashEval, contexts: pa.Table, carried: pa.Table, changes: dict[str, Any]
-) -> tuple[pa.Table, Floats]:
-    """Return the table to write, and the lotteries in it, (n, K)."""
+def _answers(agents: Sequence[str], lotteries: Floats, carried: pa.Table) -> pa.Table:
+    """Return the columns carried over, the most probable agent, and one column per agent."""
     import pyarrow as pa
 
-    lotteries = model.predict_proba(contexts, **changes)
-    chosen = [model.agents_[best] for best in lotteries.argmax(axis=1)]
-    columns = {name: carried[name] for name in carried.column_names}
-    twice = [name for name in (*columns, "winner") if name in model.agents_]
+    twice = [name for name in (*carried.column_names, "winner") if name in agents]
     if twice:
         raise InputError(
             f"An agent is called {twice[0]!r}, as is another column of the output; leave it out of --keep."
         )
-    columns |= {"winner": pa.array(chosen), **{name: lotteries[:, k] for k, name in enumerate(model.agents_)}}
-    return pa.table(columns), lotteries
+    columns = {name: carried[name] for name in carried.column_names}
+    columns["winner"] = pa.array([agents[best] for best in lotteries.argmax(axis=1)])
+    return pa.table({**columns, **{name: lotteries[:, k] for k, name in enumerate(agents)}})
 
 
-def _print(found: pa.Table, format: Format) -> None:
-    rows = found.to_pylist()
-    if format is Format.json:
+def _print(answers: pa.Table, format: Format) -> None:
+    rows = answers.to_pylist()
+    if format == "json":
         print_json(rows)
-    elif format is Format.csv:
+    elif format == "csv":
         print_csv(rows)
     else:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(*map(escaped, found.column_names))
+        table = Table(*map(escaped, answers.column_names))
         for row in rows:
             table.add_row(*(Text(f"{one:.3f}" if isinstance(one, float) else str(one)) for one in row.values()))
         console().print(table)
 
 
-def _write(found: pa.Table, path: Path) -> None:
+def _write(answers: pa.Table, path: Path) -> None:
     import json
 
     import pyarrow.csv
@@ -153,15 +152,15 @@ def _write(found: pa.Table, path: Path) -> None:
 
     match path.suffix.lower():
         case ".parquet":
-            pyarrow.parquet.write_table(found, path)
+            pyarrow.parquet.write_table(answers, path)
         case ".csv":
-            pyarrow.csv.write_csv(found, path)
+            pyarrow.csv.write_csv(answers, path)
         case ".feather" | ".arrow":
-            pyarrow.feather.write_feather(found, str(path))
+            pyarrow.feather.write_feather(answers, str(path))
         case ".json":
-            path.write_text(json.dumps(found.to_pylist(), default=str), encoding="utf-8")
+            path.write_text(json.dumps(answers.to_pylist(), default=str), encoding="utf-8")
         case _:
-            lines = (json.dumps(row, default=str) + "\n" for row in found.to_pylist())
+            lines = (json.dumps(row, default=str) + "\n" for row in answers.to_pylist())
             path.write_text("".join(lines), encoding="utf-8")
 
 
@@ -177,7 +176,7 @@ def route(
     budget: BUDGET = None,
     cost_weight: WEIGHT = None,
     draw: Annotated[int | None, typer.Option(help="Draw the agent from the lottery with this seed.")] = None,
-    format: Annotated[Machine, typer.Option(help="A table for people, JSON for machines.")] = Machine.table,
+    format: FORMAT = "table",
 ) -> None:
     """Choose an agent for one prompt or context.
 
@@ -192,6 +191,7 @@ def route(
       nasheval route model/ --set lanes_count=3 --set vehicles_density=1.2 --agents fast,cautious --format json
     """
     from nasheval.estimator import load
+    from nasheval.policy.availability import candidates
     from nasheval.policy.choosing import WINNER, choose, winner_sets
 
     loaded = load(model)
@@ -200,8 +200,8 @@ def route(
     [chosen] = choose(lottery, loaded.agents_, seed=draw)
     [winners] = winner_sets(lottery, loaded.agents_)
     shares = {name: float(share) for name, share in zip(loaded.agents_, lottery[0], strict=True)}
-    up = candidates(loaded, context, split(agents) or None)
-    if format is Machine.json:
+    up = candidates(loaded.policy_, context, split(agents) or None)
+    if format == "json":
         unmet = rivals_not_met(loaded.stage1_.status, lottery > WINNER, up)
         bridged, unknown = ([name for name, on in zip(loaded.agents_, rows[0], strict=True) if on] for rows in unmet)
         unseen = {"bridged": bridged, "unknown": unknown}
@@ -213,19 +213,19 @@ def route(
             console().print(escaped(line), soft_wrap=True)
 
 
-def _one_context(model: NashEval, prompt: str | None, given: list[str]) -> pa.Table:
+def _one_context(model: NashEval, prompt: str | None, settings: list[str]) -> pa.Table:
     """Return a table of one row: the columns that the model knows, missing where they are not given."""
     import pyarrow as pa
 
-    encoder, values = model.stage1_.encoder, dict(map(_pair, given))
+    encoder, values = model.stage1_.encoder, dict(map(_pair, settings))
     if prompt is not None and encoder.text is None:
         raise InputError("--prompt was given, but this model was fitted without prompts (--text); use --set.")
     if prompt is not None:
         values[str(encoder.text)] = prompt
     names = [column.name for column in encoder.columns] + ([encoder.text] if encoder.text else [])
-    strange = [name for name in values if name not in names]
-    if strange:
-        raise InputError(f"--set names {strange[0]!r}; the model knows {', '.join(names) or 'no context columns'}.")
+    unknown = [name for name in values if name not in names]
+    if unknown:
+        raise InputError(f"--set names {unknown[0]!r}; the model knows {', '.join(names) or 'no context columns'}.")
     absent = [name for name in names if name not in values]
     if absent:
         tell(f"Not given, taken as missing: {', '.join(absent)}.")
@@ -250,9 +250,77 @@ def _print_route(chosen: str, winners: list[str], shares: dict[str, float]) -> N
     for share, name in ranked:
         table.add_row(Text(name), f"{share:.3f}")
     if len(shares) > len(winners):
-        table.add_row(
-            f"the {len(shares) - len(winners)} others", f"{abs(1 - sum(share for share, _ in ranked)):.3f}", style="dim"
-        )
+        rest = abs(1 - sum(share for share, _ in ranked))
+        table.add_row(f"the {len(shares) - len(winners)} others", f"{rest:.3f}", style="dim")
     out = console()
     out.print(table)
     out.print(Text.assemble("chosen: ", (chosen, "bold green")))
+
+
+# -- which winners were never compared with which rivals --------------------------------------------------------------
+
+
+def rivals_not_met(status: Ints, won: Bools, up: Bools) -> tuple[Bools, Bools]:
+    """Return (n, K) twice: candidates whose payoff against some winner is bridged, and those that nothing connects.
+
+    Args:
+        status: (K, K) of pairs, as in `Stage1.status`.
+        won: (n, K) the winners.
+        up: (n, K) the candidates.
+    """
+    from nasheval.feedback.links import BRIDGED, UNKNOWN
+
+    return ((won @ (status == BRIDGED)) & up, (won @ (status == UNKNOWN)) & up)
+
+
+def route_lines(model: NashEval, payoff: Floats, winners: Sequence[str], up: Bools) -> Iterator[str]:
+    """Say of each winner how many rivals it leads on votes, and with whom it was never compared.
+
+    Args:
+        payoff: (K, K) the estimated game.
+        winners: most probable first.
+        up: (K,) the candidates.
+    """
+    import numpy as np
+
+    from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
+
+    for winner in winners[:_NAMED]:
+        a = model.agents_.index(winner)
+        rivals = up & (np.arange(len(up)) != a)
+        status = model.stage1_.status[a]
+        bridged, unknown = (
+            [model.agents_[b] for b in np.flatnonzero(rivals & (status == code))] for code in (BRIDGED, UNKNOWN)
+        )
+        if not bridged and not unknown:
+            continue
+        leads = int((rivals & (status == SEEN) & (payoff[a] > 0)).sum())
+        line = f"{winner} leads {leads} of {int(rivals.sum())} rivals on votes"
+        if bridged:
+            line += f"; it was never compared with {and_more(bridged, _NAMED)} ({_how_bridged(model)})"
+        if unknown:
+            line += f"; nothing connects it with {and_more(unknown, _NAMED)} (no vote tells which is better)"
+        yield line
+
+
+def predict_notes(model: NashEval, won: Bools, up: Bools) -> Iterator[str]:
+    """Say at how many contexts a winner was never compared with some rival; nothing where all were.
+
+    Args:
+        won, up: (n, K) the winners and the candidates.
+    """
+    bridged, unknown = (int(rivals.any(axis=1).sum()) for rivals in rivals_not_met(model.stage1_.status, won, up))
+    if bridged:
+        yield (
+            f"At {bridged:,} of {len(won):,} contexts a winner was never compared with some rival, and its payoff "
+            f"there is {_how_bridged(model)}."
+        )
+    if unknown:
+        yield (
+            f"At {unknown:,} of {len(won):,} contexts nothing connects a winner with some rival: no vote tells which "
+            "is better."
+        )
+
+
+def _how_bridged(model: NashEval) -> str:
+    return "bridged through others" if model.stage1_.pseudo.unseen == "model" else "taken as a tie"

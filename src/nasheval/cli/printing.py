@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,21 +20,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 _WIDE = 120  # columns where nobody says how many there are
-
-
-class Format(StrEnum):
-    """How results are printed."""
-
-    table = "table"
-    csv = "csv"
-    json = "json"
-
-
-class Machine(StrEnum):
-    """How results that are no single table are printed."""
-
-    table = "table"
-    json = "json"
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -59,6 +43,11 @@ def escaped(text: str) -> str:
     return escape(text)
 
 
+def and_more(words: Sequence[str], most: int) -> str:
+    """Return the first of some words with commas, and how many more there are."""
+    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
+
+
 def print_json(value: Any) -> None:
     """Print plain values as JSON; what is not a finite number is null."""
     typer.echo(json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False))
@@ -79,14 +68,19 @@ def _plain(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def check_folder(path: Path) -> None:
+    """Raise where a file has no folder to be written into: before the work, not after it."""
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder {str(path.parent)!r} to write {path.name!r} into; create it first.")
+
+
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
     """Yield a name to write to; the file is at its place once all of it is written, or not at all."""
-    if not path.parent.is_dir():
-        raise InputError(f"There is no folder {str(path.parent)!r} to write {path.name!r} into; create it first.")
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
+    check_folder(path)
+    unfinished = path.with_name(f".{path.stem}.part{path.suffix}")
     try:
-        yield part
-        part.replace(path)
+        yield unfinished
+        unfinished.replace(path)
     finally:
-        part.unlink(missing_ok=True)
+        unfinished.unlink(missing_ok=True)

@@ -21,15 +21,13 @@ from typing import Annotated
 
 import typer
 
-from nasheval.cli.checking import check
-from nasheval.cli.datasets import datasets_app
+from nasheval.cli.checking import check, datasets_app
 from nasheval.cli.evaluating import evaluate
-from nasheval.cli.exporting import export
 from nasheval.cli.fitting import fit
 from nasheval.cli.leaderboard import leaderboard
 from nasheval.cli.predicting import predict, route
 from nasheval.cli.printing import console, escaped
-from nasheval.cli.reporting import report
+from nasheval.cli.reporting import export, report
 from nasheval.cli.reproducing import reproduce
 from nasheval.errors import Argument, ConvergenceError, MissingExtraError, NashEvalError
 
@@ -77,10 +75,10 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
-        sys.exit(_told(error))
+        sys.exit(_reported(error))
 
 
-def _told(error: Exception) -> int:
+def _reported(error: Exception) -> int:
     """Say what went wrong; return the exit status."""
     out = console(stderr=True)
     if isinstance(error, NashEvalError):

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nasheval.cli.evaluating import plainly
-from nasheval.cli.standings import Board, note_lines, standings_table, usual_column, winners_table
+from nasheval.cli.leaderboard import Board, note_lines, standings_table, usual_column, winners_table
 
 if TYPE_CHECKING:
     from rich.console import Console

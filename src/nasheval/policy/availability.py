@@ -76,6 +76,15 @@ def among_available(policy: Policy, log: Log, column: str | None) -> Policy:
     return AmongAvailable(policy, column, seen)
 
 
+def candidates(policy: Policy, contexts: pa.Table, agents: Sequence[str] | None) -> Bools:
+    """Return (n, K) who may win at each of n contexts: the agents asked for, and seen there under availability."""
+    allowed = np.tile(those_up(policy.agents, agents), (contexts.num_rows, 1))
+    if isinstance(policy, AmongAvailable):
+        for value, rows in _rows_by_value(contexts, policy.column):
+            allowed[rows] &= policy.seen.get(value, True)
+    return allowed
+
+
 def _rows_by_value(table: pa.Table, column: str) -> list[tuple[str | None, Floats]]:
     """Return the rows of each value of a column, as text; None for missing ones."""
     if column not in table.column_names:
