@@ -17,10 +17,10 @@ from typer.testing import CliRunner
 import nasheval as ne
 from nasheval.cli import app
 from nasheval.cli.leaderboard import note_lines
-from nasheval.cli.predicting import rivals_not_met
 from nasheval.errors import Argument, InputError
 from nasheval.estimator import load
 from nasheval.policy.availability import candidates
+from nasheval.scoring.rivals import rivals_not_met
 
 QUICK = ["--context", "language", "--outcome", "lightgbm", "--folds", "2", "--jobs", "1", "--holdout", "0"]
 EDGES = {"strong": 0.8, "middling": 0.2, "weak": -0.8}  # what each wins against base

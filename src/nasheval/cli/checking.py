@@ -41,7 +41,8 @@ def check(
     log = reading.log(file, on_error="skip", quiet=True)
     bad = bool(log.report and log.report.problems) and reading.on_error == "raise"
     if format == "json":
-        print_json(_check_dict(log, usable=not bad))
+        read = log.report.to_dict() if log.report else {}
+        print_json({"usable": not bad, "read": read, "coverage": log.coverage().to_dict()})
     else:
         _print_check(log, rows=rows, bad=bad)
     if bad:
@@ -106,7 +107,7 @@ def _print_records(console: Any, log: Feedback, rows: int) -> None:
     last = -1
     for row in range(min(rows, log.n_records)):
         context = int(log.context_of[row])
-        table.add_row("" if context == last else escaped(_context_line(log, context)), escaped(_said(log, row)))
+        table.add_row("" if context == last else escaped(_context_line(log, context)), escaped(_record_line(log, row)))
         last = context
     console.print(table)
 
@@ -117,34 +118,15 @@ def _context_line(log: Feedback, context: int, width: int = 60) -> str:
     return f"#{context} " + ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
-def _said(log: Feedback, row: int) -> str:
+def _record_line(log: Feedback, row: int) -> str:
     from nasheval.feedback.partition import Zero
 
-    start, stop = log.records.offsets[row], log.records.offsets[row + 1]
-    agents, blocks = log.records.agent[start:stop], log.records.block[start:stop]
-    groups = [[log.agents[a] for a in agents[blocks == b]] for b in range(int(blocks.max()) + 1)]
+    blocks = [[log.agents[a] for a in block] for block in log.records.blocks(row)]
+    line = " > ".join(" = ".join(block) for block in blocks)
+    if all(len(block) == 1 for block in blocks):
+        return line
     reason = {Zero.BOTH_BAD: " (both bad)", Zero.CENSORED: " (order inside = not asked)", Zero.LAST: " (last unranked)"}
-    tied = any(len(group) > 1 for group in groups)
-    return " > ".join(" = ".join(group) for group in groups) + (
-        reason.get(Zero(int(log.records.zero[row])), "") if tied else ""
-    )
-
-
-def _check_dict(log: Feedback, *, usable: bool) -> dict[str, Any]:
-    report = log.report
-    read = {}
-    if report is not None:
-        read = {
-            "source": report.source,
-            "kind": report.kind,
-            "rows": report.rows,
-            "used": report.used,
-            "roles": report.roles,
-            "labels": {label: {"meaning": m, "rows": n} for label, (m, n) in report.labels.items()},
-            "dropped": report.dropped,
-            "problems": [str(problem.error(report.source)) for problem in report.problems],
-        }
-    return {"usable": usable, "read": read, "coverage": log.coverage().to_dict()}
+    return line + reason.get(Zero(int(log.records.zero[row])), "")
 
 
 # -- logs that come with the package ----------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ from nasheval.cli.options import TableOrJson, grouped
 from nasheval.cli.printing import check_folder, console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.cli.summary import Outcome, print_summary, summary_dict
-from nasheval.errors import InputError, NashEvalError
+from nasheval.errors import Argument, InputError, NashEvalError
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
@@ -93,26 +93,19 @@ class Learning:
         """Return the estimator, not fitted."""
         from nasheval.estimator import NashEval
         from nasheval.feedback.readers.costs import read_costs
+        from nasheval.payoff.aggregators import AsAsked, Mean
 
-        settings: dict[str, Any] = {
-            "outcome": self.outcome,
-            "propensity": self.propensity_model,
-            "second_stage": self.second_stage,
-        }
-        settings |= {"policy": self.policy, "tune": self.tune, "device": self.device, "unseen": self.unseen}
-        settings |= {"cost_weight": self.cost_weight, "budget": self.budget, "folds": self.folds, "n_jobs": self.jobs}
-        settings |= {"aggregator": self._aggregator(), "availability": self.availability or None}
-        settings["costs"] = read_costs(self.costs, source, agents) if self.costs else None
-        chosen = {name: value for name, value in settings.items() if value is not None}
+        names = {"propensity_model": "propensity", "jobs": "n_jobs"}
+        options = {name: value for name, value in vars(self).items() if name != "paper" and value not in (None, "")}
+        chosen: dict[str, Any] = {names.get(name, name): value for name, value in options.items()}
+        if self.aggregator is not None:
+            chosen["aggregator"] = {"auto": "auto", "mean": Mean(), "as-asked": AsAsked()}[self.aggregator]
+        if self.costs:
+            chosen["costs"] = read_costs(self.costs, source, agents)
         if self.paper and self.policy is None and {"costs", "cost_weight", "budget"} & set(chosen):
             raise InputError("--paper knows no costs in its policy; add --policy exact or --policy learned.")
         make = NashEval.paper if self.paper else NashEval
         return make(**chosen, random_state=seed, verbose=show)
-
-    def _aggregator(self) -> Any:
-        from nasheval.payoff.aggregators import AsAsked, Mean
-
-        return {None: None, "auto": "auto", "mean": Mean(), "as-asked": AsAsked()}[self.aggregator]
 
 
 @grouped
@@ -162,11 +155,11 @@ def fit(
         check_folder(report)
     show = not quiet and sys.stderr.isatty()
     log = reading.log(file, quiet=quiet)
-    settings = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
-    work = _Work(log, settings, holdout, reading.seed, show)
-    model = work.fitted()
+    model = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
+    division = _Division(log, holdout, reading.seed)
+    model.fit(division.train if division.once else log)
     model.save(out, overwrite=overwrite, keep_text=keep_text)
-    evaluation, note = work.comparison(model)
+    evaluation, note = division.comparison(model, show=show)
     outcome = Outcome(model, out, report, by or None, evaluation, note)
     if format == "json":
         print_json(summary_dict(outcome))
@@ -191,49 +184,34 @@ def _write_report(outcome: Outcome, report: Path, *, quiet: bool) -> None:
         raise
 
 
-class _Work:
-    """Which part of a log is fitted on, and which is compared on.
+class _Division:
+    """A log in contexts to fit on and contexts, a share `holdout` of all, to compare on."""
 
-    Args:
-        log: all of it.
-        model: to be fitted.
-        holdout: share of contexts to compare on.
-        seed: of the split.
-        show: whether to show progress.
-    """
-
-    def __init__(self, log: Feedback, model: NashEval, holdout: float, seed: int, show: bool) -> None:
-        self.log, self.model, self.holdout, self.seed, self.show = log, model, holdout, seed, show
-        self.parts = log.split(1 - holdout, seed=seed) if holdout else (log, log[:0])
-        self.enough = self.parts[1].n_contexts >= _FEWEST and min(part.n_records for part in self.parts) > 0
+    def __init__(self, log: Feedback, holdout: float, seed: int) -> None:
+        self.log, self.holdout, self.seed = log, holdout, seed
+        self.train, self.test = log.split(1 - holdout, seed=seed) if holdout else (log, log[:0])
+        self.enough = self.test.n_contexts >= _FEWEST and min(self.train.n_records, self.test.n_records) > 0
         self.once = self.enough and log.n_records > _LARGE
 
-    def fitted(self) -> NashEval:
-        """Return the model to be saved."""
-        return self.model.fit(self.parts[0] if self.once else self.log)
-
-    def comparison(self, model: NashEval) -> tuple[Evaluation | None, str]:
+    def comparison(self, model: NashEval, *, show: bool) -> tuple[Evaluation | None, str]:
         """Return how a model does on the contexts held out, and what to know about that; None where it cannot be."""
         from sklearn.base import clone
 
-        train, test = self.parts
         if not self.enough:
             why = "--holdout 0" if not self.holdout else "too few contexts to hold some out"
             return None, f"No held-out comparison: {why}."
         try:
-            rival = model if self.once else clone(model).fit(train)
-            found = compared(rival, test, costs=model.costs, show=self.show, seed=self.seed)
+            fitted = model if self.once else clone(model).fit(self.train)
+            return compared(fitted, self.test, costs=model.costs, show=show, seed=self.seed), self._note()
         except NashEvalError as error:
-            return None, f"No held-out comparison: {error}"
-        return found, self._note()
+            return None, f"No held-out comparison: {error.message(Argument.as_flag)}"
 
     def _note(self) -> str:
         from nasheval.feedback.splitting import sole_voters
 
-        train, test = self.parts
-        theirs, held = set(sole_voters(train).tolist()), set(sole_voters(test).tolist())
-        which = "contexts held out, of other voters," if held and not held & theirs else "contexts held out,"
-        said = f"Compared on {test.n_contexts:,} {which} with a model fitted on {train.n_contexts:,}"
+        fitted_on, held = (set(sole_voters(log).tolist()) for log in (self.train, self.test))
+        which = "contexts held out, of other voters," if held and not held & fitted_on else "contexts held out,"
+        note = f"Compared on {self.test.n_contexts:,} {which} with a model fitted on {self.train.n_contexts:,}"
         if self.once:
-            return f"{said}, which is the one saved: a log of more than {_LARGE:,} records is fitted once."
-        return f"{said}; the model that is saved was then fitted on all {self.log.n_contexts:,}."
+            return f"{note}, which is the one saved: a log of more than {_LARGE:,} records is fitted once."
+        return f"{note}; the model that is saved was then fitted on all {self.log.n_contexts:,}."

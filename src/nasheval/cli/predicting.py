@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from nasheval.cli.options import FORMAT, MODEL, Format, grouped, split
-from nasheval.cli.printing import and_more, console, escaped, print_csv, print_json, tell, whole_file
+from nasheval.cli.printing import console, escaped, print_csv, print_json, tell, whole_file
 from nasheval.cli.reading import chosen_rows, joined
 from nasheval.errors import InputError
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from nasheval.arrays import Bools, Floats, Ints
+    from nasheval.arrays import Floats
     from nasheval.estimator import NashEval
-    from nasheval.feedback.readers.sources import Source
 
 AGENTS = Annotated[str, typer.Option(help="Agents that are up, with commas; without it, all.", show_default=False)]
 BUDGET = Annotated[
@@ -26,7 +25,6 @@ BUDGET = Annotated[
 ]
 WEIGHT = Annotated[float | None, typer.Option(help="Weight of costs, in place of the model's.", min=0)]
 _ENDINGS = (".parquet", ".csv", ".jsonl", ".json", ".feather", ".arrow")
-_NAMED = 3  # agents in a sentence
 
 
 @grouped
@@ -56,17 +54,20 @@ def predict(
       nasheval predict model/ new.csv --keep id --budget 0.002 > lotteries.csv
     """
     from nasheval.estimator import load
+    from nasheval.feedback.readers.contexts import read_contexts
     from nasheval.policy.availability import candidates
     from nasheval.policy.choosing import WINNER
+    from nasheval.scoring.rivals import context_notes
 
     if out is not None and out.suffix.lower() not in _ENDINGS:
         raise InputError(f"--out {out}: accepted are files that end in {', '.join(_ENDINGS)}.")
     loaded = load(model)
-    contexts, carried = _contexts_in(chosen_rows(file, where), loaded, join, split(keep))
+    rows, encoder = chosen_rows(file, where), loaded.stage1_.encoder
+    contexts, carried = read_contexts(rows, encoder, join=joined(join), keep=split(keep))
     lotteries = loaded.predict_proba(contexts, **_changes(loaded, agents, budget, cost_weight))
     answers = _answers(loaded.agents_, lotteries, carried)
     up = candidates(loaded.policy_, contexts, split(agents) or None)
-    if note := " ".join(predict_notes(loaded, lotteries > WINNER, up)):
+    if note := " ".join(context_notes(loaded.stage1_, lotteries > WINNER, up)):
         tell(note)
     if out is None:
         _print(answers, format)
@@ -74,34 +75,6 @@ def predict(
     with whole_file(out) as unfinished:
         _write(answers, unfinished)
     tell(f"{answers.num_rows:,} lotteries over {len(loaded.agents_)} agents: {out}")
-
-
-def _contexts_in(rows: str | Source, model: NashEval, join: str, keep: list[str]) -> tuple[pa.Table, pa.Table]:
-    """Return the contexts of a file, read as the model's own were, and the columns to carry over."""
-    from nasheval.feedback.readers.arena import ARENA_55K, detect_schema
-    from nasheval.feedback.readers.checks import RowChecks, need_columns
-    from nasheval.feedback.readers.covariates import Covariates
-    from nasheval.feedback.readers.sources import open_source
-
-    encoder, source = model.stage1_.encoder, open_source(rows)
-    schema = detect_schema(source.names)
-    beside = Covariates.resolve(
-        source,
-        context=[column.name for column in encoder.columns],
-        text=encoder.text,
-        join=joined(join),
-        roles={},
-        categorical=[column.name for column in encoder.columns if column.kind == "categorical"],
-        prompt=schema.prompt if schema else None,
-        json_text=schema is ARENA_55K,
-    )
-    for name in keep:
-        need_columns({"keep": name}, source.names, source.label)
-    table = source.read([*beside.columns(), *keep, *source.names[:1]], text=beside.as_text())
-    checks = RowChecks(source.label, table.num_rows, "raise")
-    contexts = beside.contexts(checks, table)
-    checks.settle()
-    return contexts if contexts.num_columns else table.select([]), table.select(keep)
 
 
 def _changes(model: NashEval, agents: str, budget: float | None, weight: float | None) -> dict[str, Any]:
@@ -193,6 +166,7 @@ def route(
     from nasheval.estimator import load
     from nasheval.policy.availability import candidates
     from nasheval.policy.choosing import WINNER, choose, winner_sets
+    from nasheval.scoring.rivals import rivals_not_met, winner_notes
 
     loaded = load(model)
     context = _one_context(loaded, prompt, set or [])
@@ -209,7 +183,7 @@ def route(
     else:
         _print_route(chosen, winners, shares)
         ranked = sorted(winners, key=lambda name: -shares[name])
-        for line in route_lines(loaded, loaded.payoff(context)[0], ranked, up[0]):
+        for line in winner_notes(loaded.stage1_, loaded.payoff(context)[0], ranked, up[0]):
             console().print(escaped(line), soft_wrap=True)
 
 
@@ -255,72 +229,3 @@ def _print_route(chosen: str, winners: list[str], shares: dict[str, float]) -> N
     out = console()
     out.print(table)
     out.print(Text.assemble("chosen: ", (chosen, "bold green")))
-
-
-# -- which winners were never compared with which rivals --------------------------------------------------------------
-
-
-def rivals_not_met(status: Ints, won: Bools, up: Bools) -> tuple[Bools, Bools]:
-    """Return (n, K) twice: candidates whose payoff against some winner is bridged, and those that nothing connects.
-
-    Args:
-        status: (K, K) of pairs, as in `Stage1.status`.
-        won: (n, K) the winners.
-        up: (n, K) the candidates.
-    """
-    from nasheval.feedback.links import BRIDGED, UNKNOWN
-
-    return ((won @ (status == BRIDGED)) & up, (won @ (status == UNKNOWN)) & up)
-
-
-def route_lines(model: NashEval, payoff: Floats, winners: Sequence[str], up: Bools) -> Iterator[str]:
-    """Say of each winner how many rivals it leads on votes, and with whom it was never compared.
-
-    Args:
-        payoff: (K, K) the estimated game.
-        winners: most probable first.
-        up: (K,) the candidates.
-    """
-    import numpy as np
-
-    from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
-
-    for winner in winners[:_NAMED]:
-        a = model.agents_.index(winner)
-        rivals = up & (np.arange(len(up)) != a)
-        status = model.stage1_.status[a]
-        bridged, unknown = (
-            [model.agents_[b] for b in np.flatnonzero(rivals & (status == code))] for code in (BRIDGED, UNKNOWN)
-        )
-        if not bridged and not unknown:
-            continue
-        leads = int((rivals & (status == SEEN) & (payoff[a] > 0)).sum())
-        line = f"{winner} leads {leads} of {int(rivals.sum())} rivals on votes"
-        if bridged:
-            line += f"; it was never compared with {and_more(bridged, _NAMED)} ({_how_bridged(model)})"
-        if unknown:
-            line += f"; nothing connects it with {and_more(unknown, _NAMED)} (no vote tells which is better)"
-        yield line
-
-
-def predict_notes(model: NashEval, won: Bools, up: Bools) -> Iterator[str]:
-    """Say at how many contexts a winner was never compared with some rival; nothing where all were.
-
-    Args:
-        won, up: (n, K) the winners and the candidates.
-    """
-    bridged, unknown = (int(rivals.any(axis=1).sum()) for rivals in rivals_not_met(model.stage1_.status, won, up))
-    if bridged:
-        yield (
-            f"At {bridged:,} of {len(won):,} contexts a winner was never compared with some rival, and its payoff "
-            f"there is {_how_bridged(model)}."
-        )
-    if unknown:
-        yield (
-            f"At {unknown:,} of {len(won):,} contexts nothing connects a winner with some rival: no vote tells which "
-            "is better."
-        )
-
-
-def _how_bridged(model: NashEval) -> str:
-    return "bridged through others" if model.stage1_.pseudo.unseen == "model" else "taken as a tie"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
@@ -87,13 +88,10 @@ class Reading:
         """
         from nasheval.feedback.frequent import keep_frequent
 
-        file, wanted = self._bundled(file)
-        reader, options = _READERS[wanted._kind(file)](wanted, file)
-        common: dict[str, Any] = {name: split(getattr(wanted, name)) for name in ("context", "categorical")}
-        common |= {"context_id": wanted.context_id, "join": joined(wanted.join)}
-        named = {name: value for name, value in (common | options).items() if value not in ("", [], None, False)}
+        path, wanted = self._bundled(file)
+        reader, options = wanted._reader(path)
         with contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext():
-            log: Feedback = reader(chosen_rows(file, wanted.where), on_error=on_error or wanted.on_error, **named)
+            log: Feedback = reader(chosen_rows(path, self.where), on_error=on_error or self.on_error, **options)
         if self.min_votes:
             log = keep_frequent(log, self.min_votes)
         if self.part == "all":
@@ -113,60 +111,45 @@ class Reading:
 
     def _bundled(self, file: str) -> tuple[str, Self]:
         """Return the path and the options of a data set that comes with the package, if this is its name."""
-        from nasheval.feedback.datasets import HIGHWAY_CONTEXT, NAMES, path
+        from nasheval.feedback.datasets import COLUMNS, path
 
-        if file not in NAMES or Path(file).exists():
+        if file not in COLUMNS or Path(file).exists():
             return file, self
-        known: dict[str, Any] = {"context": ",".join(HIGHWAY_CONTEXT), "context_id": "configuration", "voter": "judge"}
-        known["propensity"] = "propensity"
-        return str(path(file)), replace(self, **{k: v for k, v in known.items() if not getattr(self, k)})
+        unsaid = {role: names for role, names in COLUMNS[file].items() if not getattr(self, role)}
+        columns: Any = {role: names if isinstance(names, str) else ",".join(names) for role, names in unsaid.items()}
+        return str(path(file)), replace(self, **columns)
 
-    def _kind(self, file: str) -> Kind:
-        if self.kind != "auto":
-            return self.kind
-        if self.ballot or is_preflib(file):
-            return "rankings"
-        return "scores" if self.pairs_per_context else "votes"
+    def _reader(self, file: str) -> tuple[Callable[..., Feedback], dict[str, Any]]:
+        """Return the reader of a file, and those of the options that it takes and that say something."""
+        from nasheval.feedback.readers.preflib import SUFFIXES
+        from nasheval.feedback.readers.rankings import read_rankings
+        from nasheval.feedback.readers.scores import read_scores
+        from nasheval.feedback.readers.votes import read_votes
 
-    def _columns(self, *names: str) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in (*names, "voter", "time", "propensity", "weight")}
-
-    def _design(self) -> DesignName | None:
-        return None if self.design == "auto" else self.design
-
-    def _some_text(self) -> str:
-        return "" if self.text == "none" else self.text
-
-
-def _votes(reading: Reading, file: str) -> tuple[Any, dict[str, Any]]:
-    from nasheval.feedback.readers.votes import read_votes
-
-    options = reading._columns("model_a", "model_b", "winner", "average_repeats")
-    options |= {"labels": _labels(reading.labels), "agents": split(reading.agents), "design": reading._design()}
-    if reading.text == "none":
-        return lambda source, **named: read_votes(source, text=None, **named), options
-    return read_votes, {**options, "text": reading.text}
+        preflib = Path(file).suffix.lower() in SUFFIXES
+        by_options: Kind = "rankings" if self.ballot or preflib else "scores" if self.pairs_per_context else "votes"
+        kind = by_options if self.kind == "auto" else self.kind
+        if kind == "scores" and not self.agents:
+            raise InputError("Scores need --agents: the score columns, with commas, such as --agents gpt-4,claude-v2.")
+        values = {**vars(self), "labels": _labels(self.labels), "join": joined(self.join)}
+        values |= {name: split(values[name]) for name in ("context", "categorical", "ballot", "agents")}
+        values |= {"design": self.design.removeprefix("auto"), "text": self.text if self.text != "none" else ""}
+        taken = (*_COMMON, *(("design",) if preflib and kind == "rankings" else _OWN[kind]))
+        options = {name: values[name] for name in taken if values[name] not in ("", [], None, False)}
+        if kind == "votes" and self.text == "none":
+            options["text"] = None
+        readers: dict[str, Callable[..., Feedback]]
+        readers = {"votes": read_votes, "rankings": read_rankings, "scores": read_scores}
+        return readers[kind], options
 
 
-def _rankings(reading: Reading, file: str) -> tuple[Any, dict[str, Any]]:
-    from nasheval.feedback.readers.rankings import read_rankings
-
-    if is_preflib(file):
-        return read_rankings, {"design": reading._design()}
-    options = reading._columns("agent", "rank") | {"design": reading._design(), "text": reading._some_text()}
-    return read_rankings, {**options, "ballot": split(reading.ballot), "agents": split(reading.agents)}
-
-
-def _scores(reading: Reading, file: str) -> tuple[Any, dict[str, Any]]:
-    from nasheval.feedback.readers.scores import read_scores
-
-    if not reading.agents:
-        raise InputError("Scores need --agents: the score columns, with commas, such as --agents gpt-4,claude-v2.")
-    options = {"agents": split(reading.agents), "text": reading._some_text(), "seed": reading.seed}
-    return read_scores, {**options, "pairs_per_context": reading.pairs_per_context or None}
-
-
-_READERS = {"votes": _votes, "rankings": _rankings, "scores": _scores}
+_COMMON = ("context", "categorical", "context_id", "join")
+_COLUMNS = ("voter", "time", "propensity", "weight", "text", "agents", "design")
+_OWN = {
+    "votes": (*_COLUMNS, "model_a", "model_b", "winner", "labels", "average_repeats"),
+    "rankings": (*_COLUMNS, "ballot", "agent", "rank"),
+    "scores": ("agents", "text", "seed", "pairs_per_context"),
+}
 
 
 def chosen_rows(file: str, where: str) -> str | Source:
@@ -184,13 +167,6 @@ def chosen_rows(file: str, where: str) -> str | Source:
     source = open_source(file)
     need_columns({"where": column}, source.names, source.label)
     return source.where(column, [value.strip() for value in values.split("|")], other=other)
-
-
-def is_preflib(file: str) -> bool:
-    """Tell whether a file is one of PrefLib, by its ending."""
-    from nasheval.feedback.readers.preflib import SUFFIXES
-
-    return Path(file).suffix.lower() in SUFFIXES
 
 
 def _labels(text: str) -> dict[str | None, str] | None:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from nasheval.estimator import NashEval
     from nasheval.feedback.coverage import Coverage
-    from nasheval.payoff.diagnostics import Stage1Diagnostics
+    from nasheval.nuisance.diagnostics import NuisanceDiagnostics
     from nasheval.scoring.heldout import Evaluation
 
 _RARE = 30  # records below which a menu is called rare, as in `Feedback.coverage`
@@ -53,11 +53,12 @@ def print_summary(outcome: Outcome, out: Console) -> None:
     from rich.text import Text
 
     model, by = outcome.model, outcome.groups
-    coverage, found = covered(model), model.diagnostics()
+    diagnostics = model.diagnostics()
     out.print(Text(f"{model.stage1_.log!r}"))
-    for line in (*menu_lines(model), *quality_lines(found)):
+    for line in (*menu_lines(model), *quality_lines(diagnostics.nuisances)):
         out.print(Text(line))
-    for warning in _warnings(coverage.warnings(), found.warnings()):
+    warnings = (f"{text[:1].upper()}{text[1:]}" for text in (*covered(model).warnings(), *diagnostics.warnings()))
+    for warning in dict.fromkeys(warnings):
         out.print(Text.assemble(("! ", "yellow"), warning))
     out.print()
     board = Board.of(model, None)
@@ -66,12 +67,29 @@ def print_summary(outcome: Outcome, out: Console) -> None:
         out.print(note)
     if by is not None:
         out.print(winners_table(Board.of(model, by).rows, by))
-    _print_comparison(outcome, out)
+    out.print()
+    if outcome.evaluation is not None:
+        _print_comparison(outcome.evaluation, out)
+    out.print(Text(outcome.note))
     out.print()
     out.print(Text.assemble("The model: ", (str(outcome.path), "bold")))
     out.print("Next:")
     for line in next_commands(outcome):
         out.print(Text(f"  {line}"))
+
+
+def _print_comparison(evaluation: Evaluation, out: Console) -> None:
+    from rich.text import Text
+
+    from nasheval.scoring.heldout_tables import round_robin_table
+
+    title = f"Held out: what the row wins against the column, with intervals of {evaluation.confidence:.0%}"
+    out.print(round_robin_table(title, evaluation.overall))
+    for line in plainly(evaluation):
+        out.print(Text(line))
+    if evaluation.spending is not None:
+        spent = zip(evaluation.policies, evaluation.spending.mean, strict=True)
+        out.print(Text("Expected cost: " + ", ".join(f"{name} {cost:.4g}" for name, cost in spent) + "."))
 
 
 def covered(model: NashEval) -> Coverage:
@@ -81,24 +99,6 @@ def covered(model: NashEval) -> Coverage:
     return measure(model.stage1_.log, rare=_RARE)
 
 
-def _print_comparison(outcome: Outcome, out: Console) -> None:
-    from rich.text import Text
-
-    out.print()
-    if outcome.evaluation is not None:
-        from nasheval.scoring.heldout_tables import round_robin_table
-
-        level = f"{outcome.evaluation.confidence:.0%}"
-        out.print(round_robin_table(f"Held out: what the row wins against the column, with intervals of {level}",
-                                    outcome.evaluation.overall))  # fmt: skip
-        for line in plainly(outcome.evaluation):
-            out.print(Text(line))
-        if outcome.evaluation.spending is not None:
-            spent = zip(outcome.evaluation.policies, outcome.evaluation.spending.mean, strict=True)
-            out.print(Text("Expected cost: " + ", ".join(f"{name} {cost:.4g}" for name, cost in spent) + "."))
-    out.print(Text(outcome.note))
-
-
 def menu_lines(model: NashEval) -> Iterator[str]:
     """Say that ballots were cut into pairs, where they were."""
     if model.stage1_.nuisances.log.ballots is not None:
@@ -106,14 +106,8 @@ def menu_lines(model: NashEval) -> Iterator[str]:
         yield f"{rare} were cut into pairs (aggregator AsAsked)"
 
 
-def aggregator_used(model: NashEval) -> str:
-    """Return the kind of the aggregator that a model was fitted with, such as "Mean"."""
-    return type(model.stage1_.pseudo.aggregation.aggregator).__name__
-
-
-def quality_lines(found: Stage1Diagnostics) -> Iterator[str]:
+def quality_lines(nuisances: NuisanceDiagnostics) -> Iterator[str]:
     """Say how well the nuisances fit, and how well menus overlap."""
-    nuisances = found.nuisances
     yield (
         f"Outcome model, out of fold: R2 {nuisances.r2:.3f}, of it by context {nuisances.r2_within:.3f}, log loss "
         f"{nuisances.log_loss:.3f}"
@@ -128,35 +122,30 @@ def quality_lines(found: Stage1Diagnostics) -> Iterator[str]:
     )
 
 
-def _warnings(coverage: list[str], found: list[str]) -> list[str]:
-    """Return what both say, once each."""
-    return list(dict.fromkeys(f"{text[:1].upper()}{text[1:]}" for text in (*coverage, *found)))
-
-
 def next_commands(outcome: Outcome) -> list[str]:
     """Return what to run next."""
     encoder, model = outcome.model.stage1_.encoder, outcome.path
     by = f" --by {outcome.groups}" if outcome.groups else ""
-    given = ' --prompt "..."' if encoder.text else ""
-    given += "".join(f" --set {column.name}=..." for column in encoder.columns[:1])
-    lines = [f"nasheval leaderboard {model}{by}", f"nasheval route {model}{given}"]
+    context = ' --prompt "..."' if encoder.text else ""
+    context += "".join(f" --set {column.name}=..." for column in encoder.columns[:1])
+    lines = [f"nasheval leaderboard {model}{by}", f"nasheval route {model}{context}"]
     return lines if outcome.report else [*lines, f"nasheval report {model} -o report.html"]
 
 
 def summary_dict(outcome: Outcome) -> dict[str, Any]:
     """Return the same as plain values."""
-    model, by = outcome.model, outcome.groups
-    found, board = outcome.evaluation, Board.of(model, None)
+    model, by, evaluation = outcome.model, outcome.groups, outcome.evaluation
+    board = Board.of(model, None)
     return {
         "model": str(outcome.path),
         "report": None if outcome.report is None else str(outcome.report),
         "coverage": covered(model).to_dict(),
         "diagnostics": model.diagnostics().to_dict(),
-        "aggregator": aggregator_used(model),
+        "aggregator": type(model.stage1_.pseudo.aggregation.aggregator).__name__,
         "leaderboard": board.rows,
         "leaderboard_notes": list(board.notes[""]),
         "by": by,
         "leaderboard_by": None if by is None else Board.of(model, by).rows,
-        "held_out": None if found is None else {**found.to_dict(), "plainly": plainly(found)},
+        "held_out": None if evaluation is None else {**evaluation.to_dict(), "plainly": plainly(evaluation)},
         "note": outcome.note,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from nasheval.errors import Argument, ReadError, Text, pieces
 
@@ -62,3 +63,9 @@ class ReadReport:
     labels: dict[str, tuple[str, int]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        labels = {label: {"meaning": meaning, "rows": rows} for label, (meaning, rows) in self.labels.items()}
+        problems = [str(problem.error(self.source)) for problem in self.problems]
+        return {**vars(self), "labels": labels, "problems": problems}
