@@ -106,8 +106,8 @@ def failed(*words):
 def test_fit_says_what_a_person_needs(fitted):
     for words in (
         "240 records, 240 contexts, 4 agents",
-        "Outcome model, out of fold: R2",
-        "Overlap (draws): smallest propensity",
+        "Outcome model, 240 verdicts out of fold: R2",
+        "Propensities (draws): smallest ",
         "! ",
         "Leaderboard, all contexts",
         "Winners by language",

@@ -229,7 +229,7 @@ def test_rare_menus_are_said_to_be_cut_into_pairs():
 
 def test_the_chosen_propensity_model_and_the_floor_are_told():
     said = Path("star.txt").read_text()
-    assert re.search(r"Propensities: .+ log loss per record is 0\.\d+ ± 0\.\d+ below shares", said)
+    assert re.search(r"Propensity model: .+ log loss per record is 0\.\d+ ± 0\.\d+ below shares", said)
     assert "raised to 0.05 of their menu's share" in said
 
 
