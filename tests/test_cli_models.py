@@ -256,28 +256,6 @@ def test_a_data_set_goes_by_its_name():
 # -- costs ------------------------------------------------------------------------------------------------------------
 
 
-def test_costs_in_every_form(tmp_path, monkeypatch):
-    from nasheval.feedback.readers.costs import read_costs
-
-    monkeypatch.chdir(tmp_path)
-    expected = {"ada": 1.5, "bert": 2.0}
-    Path("prices.toml").write_text('ada = 1.5\nbert = 2\n"gpt-4" = 30\n')
-    Path("prices.json").write_text('{"ada": {"in": 1.5, "out": 9}, "bert": {"in": 2, "out": 9}}')
-    Path("log.csv").write_text("ada|cost,bert|cost\n1,2\n2,2\n")
-    for said in ("prices.toml", "prices.json:in", "ada=1.5,bert=2", "{agent}|cost"):
-        assert read_costs(said, "log.csv", ["ada", "bert"]) == expected, said
-    assert read_costs("ada=price_a,bert=2", "log.csv", ["ada", "bert"]) == {"ada": "price_a", "bert": 2.0}
-    for said, complaint in {
-        "prices.json": "name one of its fields, as in prices.json:in",
-        "prices.toml:in": "the cost of 'ada' is no number",
-        "nowhere.toml": "cannot be read as TOML or JSON",
-        "ada=1": "there is no cost of 'bert'",
-        "{agent}, each": "'ada, each'",
-    }.items():
-        with pytest.raises(InputError, match=complaint):
-            read_costs(said, "log.csv", ["ada", "bert"])
-
-
 def test_costs_reach_the_model_and_route_keeps_a_budget():
     words = ["--costs", "ada=10,bert=5,cleo=1,dora=0", "--holdout", "0"]
     assert run("fit", "votes.csv", *READ, *QUICK, "-o", "priced", *words).exit_code == 0

@@ -20,7 +20,6 @@ from nasheval.cli.leaderboard import note_lines
 from nasheval.errors import Argument, InputError
 from nasheval.estimator import load
 from nasheval.policy.availability import candidates
-from nasheval.scoring.rivals import rivals_not_met
 
 QUICK = ["--context", "language", "--outcome", "lightgbm", "--folds", "2", "--jobs", "1", "--holdout", "0"]
 EDGES = {"strong": 0.8, "middling": 0.2, "weak": -0.8}  # what each wins against base
@@ -105,18 +104,6 @@ def test_predict_notes_on_standard_error_at_how_many_contexts():
     assert "bridged" not in result.stdout
     alone = run("predict", "star", "star.csv", "--agents", "base,strong")
     assert alone.stderr == ""
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_rivals_not_met_are_those_of_some_winner(seed):
-    rng = np.random.default_rng(seed)
-    status = np.triu(rng.integers(3, size=(5, 5)), 1)
-    status += status.T
-    won, up = rng.random((7, 5)) < 0.4, rng.random((7, 5)) < 0.7
-    for code, found in zip((1, 2), rivals_not_met(status, won, up), strict=True):
-        for row in range(7):
-            slow = {b for a in np.flatnonzero(won[row]) for b in np.flatnonzero(up[row]) if status[a, b] == code}
-            assert set(np.flatnonzero(found[row])) == slow
 
 
 def test_candidates_follow_availability():
