@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
+from dataclasses import asdict
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
@@ -45,5 +46,5 @@ def _part(name: str) -> str:
 
 def _embedded(data: ReportData) -> str:
     """Return JSON that no text inside can end: without <, > and &, and in ASCII."""
-    text = json.dumps(data.to_dict(), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(asdict(data), separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
