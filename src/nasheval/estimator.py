@@ -28,10 +28,10 @@ from nasheval.payoff.aggregators import Mean
 from nasheval.payoff.bridging import Unseen
 from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.cycles import Cycle
-from nasheval.payoff.diagnostics import Stage1Diagnostics
 from nasheval.payoff.inference import GroupPayoff, group_payoff
 from nasheval.payoff.second_stage import SecondStage
 from nasheval.payoff.stage1 import Stage1, fit_stage1
+from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.payoff.surfaces import Boosting, Regressor
 from nasheval.policy.availability import among_available
 from nasheval.policy.base import Policy, PolicyLearner
