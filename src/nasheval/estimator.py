@@ -16,7 +16,6 @@ from nasheval.arrays import Bools, Floats
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.votes import read_votes
 from nasheval.game.costs import SoftBudget
@@ -189,7 +188,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         self.feature_names_in_ = np.array(log.contexts.column_names, dtype=object)
         return self
 
-    def _nuisances(self, log: Log, X: Features, begin: Callable[[str], Advance]) -> NuisanceFit:
+    def _nuisances(self, log: Feedback, X: Features, begin: Callable[[str], Advance]) -> NuisanceFit:
         """Cross-fit mu and e."""
         tune = self.tune or None
         return crossfit(
@@ -396,7 +395,7 @@ def one_row(context: object) -> Any:
     return table
 
 
-def members(log: Log, group: Any) -> tuple[Bools | None, str]:
+def members(log: Feedback, group: Any) -> tuple[Bools | None, str]:
     """Return (n_contexts,) who is in a group, and its name."""
     if group is None:
         return None, ALL

@@ -8,12 +8,13 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log, column_list
+from nasheval.feedback.log import Feedback
+from nasheval.feedback.tables import column_list
 
 _MOST_GROUPS = 500
 
 
-def context_groups(log: Log, by: str, used: Bools) -> tuple[Ints, list[str]]:
+def context_groups(log: Feedback, by: str, used: Bools) -> tuple[Ints, list[str]]:
     """Number the values of a context column that some used context has: (n_contexts,) groups, -1 for none; names."""
     column = _column(log, by)
     values = pc.dictionary_encode(pc.cast(column, "string").combine_chunks(), null_encoding="encode")
@@ -26,7 +27,7 @@ def context_groups(log: Log, by: str, used: Bools) -> tuple[Ints, list[str]]:
     return number[code], ["(missing)" if names[g] is None else names[g] for g in kept]
 
 
-def quarter_groups(log: Log, by: str, used: Bools) -> tuple[Ints, list[str]]:
+def quarter_groups(log: Feedback, by: str, used: Bools) -> tuple[Ints, list[str]]:
     """Cut a context column of numbers at its quartiles over used contexts; groups as in `context_groups`."""
     values = np.asarray(pc.cast(_column(log, by), "float64").to_numpy(), np.float64)
     known = used & np.isfinite(values)
@@ -39,13 +40,13 @@ def quarter_groups(log: Log, by: str, used: Bools) -> tuple[Ints, list[str]]:
     return code, [_range(edges, int(part)) for part in kept]
 
 
-def is_number(log: Log, by: str) -> bool:
+def is_number(log: Feedback, by: str) -> bool:
     """Tell whether a context column holds numbers."""
     kind = _column(log, by).type
     return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind))
 
 
-def n_values(log: Log, by: str) -> int:
+def n_values(log: Feedback, by: str) -> int:
     """Return how many values a context column has, a missing one included."""
     column = _column(log, by)
     if pa.types.is_dictionary(column.type):  # which Arrow does not count
@@ -53,7 +54,7 @@ def n_values(log: Log, by: str) -> int:
     return int(pc.count_distinct(column, mode="all").as_py())
 
 
-def _column(log: Log, by: str) -> pa.ChunkedArray:
+def _column(log: Feedback, by: str) -> pa.ChunkedArray:
     if by not in log.contexts.column_names:
         raise InputError(f"by is {by!r}, no context column; this log has {column_list(log.contexts)}.")
     return log.contexts[by]

@@ -30,9 +30,8 @@ from scipy.special import gammainc, gammaincc
 from scipy.stats import gamma
 
 from nasheval.arrays import Floats, Ints, n_pairs, pair_index, runs
-from nasheval.feedback.base import Log
 from nasheval.feedback.groups import context_groups, is_number, n_values, quarter_groups
-from nasheval.feedback.splitting import units
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit
 
 LEVEL = 0.05  # chance of a warning where propensities are right
@@ -99,7 +98,7 @@ class NeverAsked(NamedTuple):
     expected: float
 
 
-def groupings(log: Log) -> Iterator[tuple[str, Ints, list[str]]]:
+def groupings(log: Feedback) -> Iterator[tuple[str, Ints, list[str]]]:
     """Yield column, (n_contexts,) groups (-1 for none) and names of the first 16 columns that can be grouped.
 
     Values where there are at most 20, quarters of other numbers; contexts without a record are in no group. A column
@@ -120,7 +119,7 @@ def groupings(log: Log) -> Iterator[tuple[str, Ints, list[str]]]:
 # -- never asked ------------------------------------------------------------------------------------------------------
 
 
-def never_asked(log: Log) -> tuple[NeverAsked, ...]:
+def never_asked(log: Feedback) -> tuple[NeverAsked, ...]:
     """Return the pairs never asked in a group where ten or more were expected, the most expected first in a group.
 
     Where many pairs and groups are looked at, more is asked of the expectation: with E expected, none has the chance
@@ -149,7 +148,7 @@ def never_asked(log: Log) -> tuple[NeverAsked, ...]:
     return tuple(found)
 
 
-def _never(log: Log, column: str, group: str, pair: int, expected: float) -> NeverAsked:
+def _never(log: Feedback, column: str, group: str, pair: int, expected: float) -> NeverAsked:
     j, k = (int(side[pair]) for side in np.triu_indices(log.n_agents, 1))
     return NeverAsked(column, group, log.agents[j], log.agents[k], expected)
 
@@ -226,7 +225,7 @@ class _Cells:
         thin: one of so many contexts is looked at.
     """
 
-    log: Log
+    log: Feedback
     context: Ints
     unit: Ints
     asked: Floats
@@ -254,14 +253,14 @@ class _Cells:
         if log.design == "inclusion":
             ones = np.ones(len(context))
             asked = np.minimum(asked, 1.0)
-            return _Cells(log, context, units(log)[context], asked, expected, ones, None, members, fit.is_known, thin)
+            return _Cells(log, context, log.units[context], asked, expected, ones, None, members, fit.is_known, thin)
         total, second = (np.bincount(row, each, len(context)) for each in (weight, weight**2))
         squares = None
         if len(row) > len(context):
             squares = np.bincount(cell, weight**2, shape[0] * shape[1]).reshape(shape).astype(np.float32)
         expected *= total[:, None].astype(np.float32)
         scale = second / total
-        return _Cells(log, context, units(log)[context], asked, expected, scale, squares, members, fit.is_known, thin)
+        return _Cells(log, context, log.units[context], asked, expected, scale, squares, members, fit.is_known, thin)
 
     @cached_property
     def total(self) -> float:
@@ -274,7 +273,7 @@ class _Cells:
         return self.squares is None and len(np.unique(self.unit)) == len(self.unit)
 
 
-def _records(log: Log, context: Ints) -> tuple[Ints, Ints, Floats]:
+def _records(log: Feedback, context: Ints) -> tuple[Ints, Ints, Floats]:
     """Return row, menu and weight of the records at some contexts."""
     sizes = np.diff(log.context_offsets)[context].astype(np.int64)
     records = runs(log.context_offsets[context].astype(np.int64), sizes)

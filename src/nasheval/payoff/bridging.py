@@ -23,8 +23,8 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN, pair_status
+from nasheval.feedback.log import Feedback
 from nasheval.game.scores import fit_scores, score_hessian
 from nasheval.nuisance.learners import Features, FoldModels
 
@@ -147,13 +147,13 @@ class Tangent:
 # -- making one -------------------------------------------------------------------------------------------------------
 
 
-def status_of(log: Log) -> Ints:
+def status_of(log: Feedback) -> Ints:
     """Return (n_pairs,) whether each pair of a log is seen, bridged or unknown."""
     status = pair_status(log.pair_counts.votes)
     return np.asarray(status[np.triu_indices(log.n_agents, 1)], np.int8)
 
 
-def check_unseen(log: Log, unseen: Unseen) -> None:
+def check_unseen(log: Feedback, unseen: Unseen) -> None:
     """Raise for a choice that is none, and for unseen pairs where these are refused."""
     if unseen not in UNSEEN:
         raise InputError(f"unseen is {unseen!r}; accepted are {', '.join(map(repr, UNSEEN))}.")
@@ -165,13 +165,13 @@ def check_unseen(log: Log, unseen: Unseen) -> None:
         )
 
 
-def score_bridge(log: Log) -> ScoreBridge | None:
+def score_bridge(log: Feedback) -> ScoreBridge | None:
     """Return the bridge of a log's unseen pairs by Bradley-Terry scores; None where nothing is to be bridged."""
     pairs, votes = np.flatnonzero(status_of(log) == BRIDGED), log.pair_counts.votes
     return ScoreBridge(pairs, votes / max(int(votes.max(initial=0)), 1)) if len(pairs) else None
 
 
-def bridge_of(log: Log, models: FoldModels, n_folds: int) -> Bridge | None:
+def bridge_of(log: Feedback, models: FoldModels, n_folds: int) -> Bridge | None:
     """Return what gives payoffs to a log's bridged pairs: the voters' utilities where the outcome model has them."""
     from nasheval.nuisance.voters import VoterModels
     from nasheval.nuisance.voters_probes import bridge_probes

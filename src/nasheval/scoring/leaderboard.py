@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats
-from nasheval.feedback.base import Log
 from nasheval.feedback.groups import context_groups
 from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
@@ -59,7 +58,7 @@ class Group(NamedTuple):
     payoff: GroupPayoff
 
 
-def standings(log: Log, groups: Sequence[Group], regularizer: Regularizer) -> Iterator[Standing]:
+def standings(log: Feedback, groups: Sequence[Group], regularizer: Regularizer) -> Iterator[Standing]:
     """Yield the agents that have a vote in each group, most probable first."""
     for name, inside, payoff in groups:
         found = payoff.equilibrium(regularizer)
@@ -82,9 +81,9 @@ def standings(log: Log, groups: Sequence[Group], regularizer: Regularizer) -> It
             )
 
 
-def rated(log: Log, inside: Bools) -> tuple[Floats, Floats, Floats]:
+def rated(log: Feedback, inside: Bools) -> tuple[Floats, Floats, Floats]:
     """Return ratings, their errors and votes, (K,) each, from the votes at some contexts."""
-    part = log if inside.all() else cast(Feedback, log)[inside]
+    part = log if inside.all() else log[inside]
     if not part.n_records:
         nothing = np.full(log.n_agents, np.nan)
         return nothing, nothing, np.zeros(log.n_agents)

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Floats, Ints, n_pairs
-from nasheval.feedback.coverage import Coverage, measure
+from nasheval.feedback.coverage import Coverage
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.game.solver import solve
 from nasheval.payoff.clusters import Speaks
@@ -81,7 +81,7 @@ def gather(
     how = How(regularizer, checked_level(confidence), draws, seed, voters)
     games = _Games.of(stage1, policy, regularizer)
     solved = Solved(games.rows, games.lotteries > _WINNER)
-    columns, coverage = grouping_columns(stage1.pseudo, by), measure(stage1.log, rare=_RARE)
+    columns, coverage = grouping_columns(stage1.pseudo, by), stage1.log.coverage(rare=_RARE)
     whole = whole_view(stage1.pseudo, solved, how)
     views = (whole, *(view for name in columns for view in column_views(stage1.pseudo, name, solved, how)))
     found = diagnostics or Stage1Diagnostics.of(stage1, by=columns)
