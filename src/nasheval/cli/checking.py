@@ -12,7 +12,7 @@ from nasheval.cli.reading import FILES, OnBadRow, Reading
 
 if TYPE_CHECKING:
     from nasheval.feedback.log import Feedback
-    from nasheval.feedback.report import ReadReport
+    from nasheval.feedback.read_report import ReadReport
 
 
 @grouped

@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 from nasheval.arrays import Array, Ints, int_dtype
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError, ReadError
+from nasheval.feedback.arrow_columns import one_line
 from nasheval.feedback.assemble import refuse_not_finite
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.records import Records
-from nasheval.feedback.tables import one_line
 
 COLUMN = "_records"
 FORMAT = 1

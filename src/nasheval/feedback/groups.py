@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
+from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.log import Feedback
-from nasheval.feedback.tables import column_list
 
 _MOST_GROUPS = 500
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Ints
 from nasheval.errors import InputError
-from nasheval.feedback.tables import one_line
+from nasheval.feedback.arrow_columns import one_line
 
 
 def joined_voters(voters: Sequence[pa.Array | None]) -> tuple[pa.Array | None, list[Ints]]:

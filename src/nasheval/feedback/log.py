@@ -15,14 +15,14 @@ from nasheval.arrays import Bools, Ints, offsets_of, readonly, runs
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
 from nasheval.feedback import arrow, splitting
+from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.assemble import Written, assemble, listed, refuse_not_finite
 from nasheval.feedback.coverage import Coverage, measure
 from nasheval.feedback.design import DESIGNS, Design, DesignName, detect
 from nasheval.feedback.joining import joined_contexts, joined_voters
 from nasheval.feedback.menus import MenuCatalogue, catalogue
+from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.records import Records
-from nasheval.feedback.report import ReadReport
-from nasheval.feedback.tables import column_list
 from nasheval.feedback.verdicts import PairCounts, PairVerdicts, count_pairs, pair_verdicts
 
 _AS_GIVEN = "as given"

@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
-from nasheval.feedback.tables import column_list
+from nasheval.feedback.arrow_columns import column_list
 
 SEVERAL = 20  # voters from which on a part of them stands for all
 

@@ -12,8 +12,8 @@ from scipy.sparse import csr_array, vstack
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
+from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.log import Feedback
-from nasheval.feedback.tables import column_list
 from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner, RecordModels
 from nasheval.nuisance.marginal import raw_shares
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from nasheval.arrays import Bools, Floats
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
+from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.log import Feedback
-from nasheval.feedback.tables import column_list
 from nasheval.policy.base import Policy, those_up
 
 _MOST_VALUES = 500

@@ -11,8 +11,8 @@ from scipy.sparse import block_array, coo_array, csr_array, eye_array, kron
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.contexts.values import levels_of
 from nasheval.errors import ConvergenceError, InputError
+from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.log import Feedback
-from nasheval.feedback.tables import column_list
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.rules import Everywhere
 

@@ -20,7 +20,7 @@ from secrets import token_hex
 from typing import Any
 
 from nasheval.errors import InputError, ModelFileError
-from nasheval.feedback.tables import one_line
+from nasheval.feedback.arrow_columns import one_line
 from nasheval.store.manifest import FORMAT, checked_manifest, parse, rendered
 
 MANIFEST = "manifest.json"

@@ -12,7 +12,7 @@ import numpy as np
 
 from nasheval.arrays import Array, Bools
 from nasheval.errors import InputError, ReadError
-from nasheval.feedback.report import Problem
+from nasheval.feedback.read_report import Problem
 
 OnError = Literal["raise", "skip"]
 COUNTED = 10_000  # values that a message looks through; beyond that it gives no counts
