@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.contexts.table import Column, is_string
-from nasheval.errors import ReadError
+from nasheval.errors import Argument, ReadError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -38,7 +38,7 @@ def detect_kind(name: str, column: Column) -> str:
         source="contexts",
         column=name,
         accepted="numbers, booleans, strings and dictionary (categorical) columns",
-        fix="convert the column to one of these, or leave it out of columns=",
+        fix=("convert the column to one of these, or leave it out of ", Argument("columns", flag="--context")),
     )
 
 
@@ -134,6 +134,11 @@ def _unreadable(column: Column, target: pa.DataType) -> Rows:
     return np.flatnonzero([fails(scalar) for scalar in column])
 
 
+def as_categorical(name: str) -> Argument:
+    """Return the argument that makes a column categorical, for a message."""
+    return Argument("kinds", {name: "categorical"}, flag=f"--categorical {name}")
+
+
 def _not_a(name: str, value: object, rows: Rows, noun: str) -> ReadError:
     accepted = {"a number": "numbers", "a truth value": "true and false, or 1 and 0"}[noun]
     return ReadError(
@@ -143,7 +148,7 @@ def _not_a(name: str, value: object, rows: Rows, noun: str) -> ReadError:
         rows=_first_rows(rows),
         total=int(rows.size),
         accepted=f"{accepted}, null where missing",
-        fix=f"correct the values, or fit with kinds={{{name!r}: 'categorical'}}",
+        fix=("correct the values, or fit with ", as_categorical(name)),
     )
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats
+from nasheval.choices import PropensityName
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.balance import PropensityCheck
@@ -25,7 +26,7 @@ from nasheval.nuisance.sklearn_models import SklearnPropensity
 from nasheval.nuisance.trees import TreeMultinomial, TreePropensity, require_draws
 from nasheval.nuisance.tuning import Search, TunedTrees
 
-NAMES = ("auto", "known", "lightgbm", "multinomial", "marginal")
+NAMES: tuple[PropensityName, ...] = get_args(PropensityName)
 _ACCEPTED = f"{', '.join(map(repr, NAMES))}, a callable or a scikit-learn classifier"
 
 Rule = Callable[[Features], Any]  # contexts -> (n, M) propensities

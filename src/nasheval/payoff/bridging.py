@@ -17,12 +17,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Protocol, get_args
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
-from nasheval.errors import InputError
+from nasheval.choices import Unseen as Unseen
+from nasheval.errors import Argument, InputError
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN, pair_status
 from nasheval.feedback.log import Feedback
 from nasheval.game.scores import fit_scores, score_hessian
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from nasheval.nuisance.voters import VoterModels
     from nasheval.nuisance.voters_probes import Probes
 
-Unseen = Literal["model", "tie", "refuse"]
 UNSEEN: tuple[Unseen, ...] = get_args(Unseen)
 ELSEWHERE = 3  # in a group of contexts: seen, but not here
 STATUS_NAMES = ("seen", "bridged", "unknown", "elsewhere")
@@ -161,7 +161,8 @@ def check_unseen(log: Feedback, unseen: Unseen) -> None:
     if unseen == "refuse" and len(missing):
         raise InputError(
             f"unseen is 'refuse', and {_named(log.agents, missing)} were never compared; collect votes on them, "
-            "leave agents out (keep_agents), or use unseen='model' (bridged by the outcome model) or 'tie'."
+            "leave agents out (keep_agents), or use ",
+            *(Argument("unseen", "model"), " (bridged by the outcome model) or 'tie'."),
         )
 
 

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Array, Bools, Ints
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.feedback.arrow_columns import coded, is_text
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
@@ -178,7 +178,10 @@ def _long(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
         f"{shown_values(np.array(names, object)[agent[twice]])} stands more than once on a ballot",
         column=agent_name,
         accepted="each agent once a ballot",
-        fix="correct the rows, or name all columns that tell ballots apart, as in ballot=['id', 'trait']",
+        fix=(
+            "correct the rows, or name all columns that tell ballots apart, as in ",
+            Argument("ballot", ["id", "trait"]),
+        ),
     )
     small = np.bincount(ballot, minlength=len(first))[ballot] < 2
     checks.reject(
@@ -186,7 +189,7 @@ def _long(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
         "the ballot ranks a single agent",
         column=shape.ballot[0],
         accepted="two or more agents a ballot",
-        fix="add the others, or check that ballot= names the columns that tell ballots apart",
+        fix=("add the others, or check that ", Argument("ballot"), " names the columns that tell ballots apart"),
     )
     return _Entries(ballot, np.arange(len(ballot)), agent, rank, names, first)
 
