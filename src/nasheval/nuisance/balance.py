@@ -20,7 +20,7 @@ The smaller of the two p-values is doubled, and multiplied by the number of grou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -30,13 +30,11 @@ from scipy.special import gammainc, gammaincc
 from scipy.stats import gamma
 
 from nasheval.arrays import Floats, Ints, n_pairs, pair_index, runs
-from nasheval.feedback.groups import context_groups, is_number, n_values, quarter_groups
+from nasheval.feedback.groups import Groups, grouping_columns, groups_by
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit
 
 LEVEL = 0.05  # chance of a warning where propensities are right
-_FEW_VALUES = 20  # a column of no more is grouped by its values, one of numbers with more by its quartiles
-_MOST_COLUMNS = 16
 _MOST_CELLS = 1 << 24  # contexts x menus that are looked at; more contexts than that are thinned out evenly
 _CHUNK_CELLS = 1 << 21
 _LEAST = 10.0  # expected in a cell; menus with less are one cell
@@ -98,22 +96,16 @@ class NeverAsked(NamedTuple):
     expected: float
 
 
-def groupings(log: Feedback) -> Iterator[tuple[str, Ints, list[str]]]:
-    """Yield column, (n_contexts,) groups (-1 for none) and names of the first 16 columns that can be grouped.
+def groupings(log: Feedback) -> Iterator[Groups]:
+    """Yield the groups of each column of `grouping_columns`; contexts without a record are in none under draws.
 
-    Values where there are at most 20, quarters of other numbers; contexts without a record are in no group. A column
-    with one group only says nothing.
+    A column with one group only says nothing.
     """
     used = np.diff(log.context_offsets) > 0 if log.design == "draws" else np.ones(log.n_contexts, bool)
-    seen = 0
-    for column in log.contexts.column_names:
-        few = n_values(log, column) <= _FEW_VALUES
-        if column == log.text or not (few or is_number(log, column)) or seen == _MOST_COLUMNS:
-            continue
-        seen += 1
-        group, names = (context_groups if few else quarter_groups)(log, column, used)
-        if len(names) > 1:
-            yield column, np.where(used, group, -1), names
+    for column in grouping_columns(log):
+        groups = groups_by(log, column, used)
+        if len(groups) > 1:
+            yield replace(groups, code=np.where(used, groups.code, -1))
 
 
 # -- never asked ------------------------------------------------------------------------------------------------------
@@ -134,7 +126,8 @@ def never_asked(log: Feedback) -> tuple[NeverAsked, ...]:
         return ()
     of_row, weight, context = pair[log.menus.of_record[rows]], log.records.weights[rows], log.context_of[rows]
     size, found = n_pairs(log.n_agents), []
-    for column, group, names in groupings(log):
+    for groups in groupings(log):
+        column, group, names = groups.column, groups.code, groups.names
         kept = group[context] >= 0
         count = np.bincount(group[context[kept]] * size + of_row[kept], weight[kept], len(names) * size)
         count = count.reshape(len(names), size)
@@ -162,11 +155,11 @@ def check_propensities(fit: NuisanceFit) -> PropensityCheck | None:
     tests: list[_Test] = []
     if not fit.log.n_records:
         return None
-    for column, group, names in groupings(fit.log):
+    for groups in groupings(fit.log):
         cells = cells or _Cells.of(fit)
-        for g, name in enumerate(names):
-            rows = np.flatnonzero(group[cells.context] == g)
-            tests += _Group.of(cells, rows, column, name).tests()
+        for g, name in enumerate(groups.names):
+            rows = np.flatnonzero(groups.code[cells.context] == g)
+            tests += _Group.of(cells, rows, groups.column, name).tests()
     if not tests:
         return None
     worst = min(tests, key=lambda one: one.p_value)

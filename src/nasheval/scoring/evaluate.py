@@ -13,7 +13,7 @@ import numpy as np
 from nasheval.arrays import Floats
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import InputError
-from nasheval.feedback.groups import context_groups
+from nasheval.feedback.groups import by_value
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort
 from nasheval.payoff.aggregation import AnyAggregator
@@ -75,7 +75,7 @@ def evaluate(
     checked_level(confidence)
     # Say what is wrong before an hour of fitting.
     if by is not None:
-        context_groups(test, by, np.ones(test.n_contexts, bool))
+        by_value(test, by, np.ones(test.n_contexts, bool))
     if costs is not None:
         costs_of(test, costs)
     given = {"outcome": outcome, "propensity": propensity, "aggregator": aggregator, "encoder": encoder}

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from nasheval.arrays import Bools, Floats
-from nasheval.feedback.groups import context_groups
+from nasheval.feedback.groups import by_value
 from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
@@ -99,6 +99,6 @@ def groups_of(pseudo: PseudoOutcomes, by: str | None, **options: Any) -> list[Gr
     """
     if by is None:
         return [Group(ALL, np.ones(pseudo.n_contexts, bool), group_payoff(pseudo, name=ALL, **options))]
-    code, names = context_groups(pseudo.fit.log, by, pseudo.used)
+    groups = by_value(pseudo.fit.log, by, pseudo.used)
     payoffs = group_payoffs(pseudo, by, **options)
-    return [Group(payoff.name, code == names.index(payoff.name), payoff) for payoff in payoffs]
+    return [Group(payoff.name, groups.code == groups.names.index(payoff.name), payoff) for payoff in payoffs]
