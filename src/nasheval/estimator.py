@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import pyarrow.compute as pc
@@ -13,9 +13,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from nasheval.arrays import Bools, Floats
+from nasheval.choices import Device, Search
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.votes import read_votes
 from nasheval.game.costs import SoftBudget
@@ -43,7 +43,7 @@ from nasheval.scoring.explain import Explanation, explain
 from nasheval.scoring.frames import as_frame
 from nasheval.scoring.leaderboard import ALL, Group, Standing, groups_of, standings
 
-Tune = Literal[False, "fast", "paper"]
+Tune = Literal[False] | Search
 _SHARES = {"nuisances": 0.75, "payoffs": 0.2, "policy": 0.05}
 _UNCHANGED: Any = object()
 
@@ -99,7 +99,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         tune: Tune = False,
         random_state: int = 0,
         n_jobs: int | None = None,
-        device: str = "auto",
+        device: Device = "auto",
         engine: str = "local",
         verbose: bool = True,
     ) -> None:
@@ -337,9 +337,9 @@ def as_feedback(given: Any) -> Feedback:
     return given if isinstance(given, Feedback) else read_votes(given)
 
 
-def chosen_device(device: str) -> str:
+def chosen_device(device: Device) -> str:
     """Return "cpu" or "cuda"."""
-    if device not in ("auto", "cpu", "cuda"):
+    if device not in get_args(Device):
         raise InputError(f"device is {device!r}; accepted are 'auto', 'cpu' and 'cuda'.")
     if device == "cpu":
         return device
@@ -363,7 +363,7 @@ def one_row(context: object) -> Any:
     return table
 
 
-def members(log: Log, group: Any) -> tuple[Bools | None, str]:
+def members(log: Feedback, group: Any) -> tuple[Bools | None, str]:
     """Return (n_contexts,) who is in a group, and its name."""
     if group is None:
         return None, ALL

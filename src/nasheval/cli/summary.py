@@ -79,9 +79,7 @@ def print_summary(outcome: Outcome, out: Console) -> None:
 
 def covered(model: NashEval) -> Coverage:
     """Return what the log of a model covers."""
-    from nasheval.feedback.coverage import measure
-
-    return measure(model.stage1_.log, rare=_RARE)
+    return model.stage1_.log.coverage(rare=_RARE)
 
 
 def _print_comparison(outcome: Outcome, out: Console) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import count_rows
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 
 Advance = Callable[[float], None]  # told how much of the work is done since it was last told, 1.0 in all
 
@@ -125,7 +125,7 @@ class RecordModels(FoldModels, Protocol):
 class Learner(Protocol):
     """Fits one nuisance on several training sets."""
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> FoldModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> FoldModels:
         """Fit one model on each training set.
 
         Args:
@@ -136,6 +136,6 @@ class Learner(Protocol):
         ...
 
 
-def records_of(log: Log, contexts: Bools) -> Ints:
+def records_of(log: Feedback, contexts: Bools) -> Ints:
     """Return the records at some contexts, (n_contexts,) booleans."""
     return np.flatnonzero(contexts[log.context_of])

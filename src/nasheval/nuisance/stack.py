@@ -9,8 +9,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
-from nasheval.feedback.splitting import units
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner
 from nasheval.nuisance.trees import held_out
 
@@ -65,10 +64,10 @@ class Stack:
         if len(self.learners) < 2:
             raise InputError(f"A stack of {len(self.learners)} learners; accepted are two or more.")
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> StackModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> StackModels:
         """Fit every learner twice on each training set, and the weights in between; see `Learner.fit`."""
         each = effort.share(0.5 / len(self.learners))
-        unit = units(log)
+        unit = log.units
         held = np.stack([_held_contexts(seen, unit, [effort.seed, fold]) for fold, seen in enumerate(train)])
         inner = [learner.fit(log, X, train & ~held, each) for learner in self.learners]
         chosen = [weigh(*_residuals(log, X, inner, held[fold], fold)) for fold in range(len(train))]
@@ -87,14 +86,14 @@ def _held_contexts(seen: Bools, unit: Ints, seed: list[int]) -> Bools:
 
 
 def _residuals(
-    log: Log, X: Features, models: Sequence[FoldModels], held: Bools, fold: int
+    log: Feedback, X: Features, models: Sequence[FoldModels], held: Bools, fold: int
 ) -> tuple[Floats, Floats, Ints]:
     """Return (rows, learners) z - mu at the held-out verdicts, their weights and their units."""
     context = log.context_of[log.verdicts.record]
     rows = np.flatnonzero(held[context])
     at = (X, fold, context[rows], log.menus.column_of_verdict[rows])
     found = np.column_stack([log.verdicts.z[rows] - cells_of(one, *at) for one in models])
-    return found, log.records.weights[log.verdicts.record[rows]], units(log)[context[rows]]
+    return found, log.records.weights[log.verdicts.record[rows]], log.units[context[rows]]
 
 
 def cells_of(models: FoldModels, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:

@@ -18,7 +18,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.trees import (
     TreeModels,
@@ -303,7 +303,7 @@ class TunedTrees:
     columns: int = 3
     per_fold: bool = True
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> TunedModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> TunedModels:
         """Search and fit on each training set; see `Learner.fit`."""
         n_searches = len(train) if self.per_fold else 1
         tuned = [self.tune(log, X, seen, effort.share(0.5 / n_searches)) for seen in train[:n_searches]]
@@ -316,7 +316,7 @@ class TunedTrees:
         rows = tuple(one.models[0] for one in models)
         return TunedModels(rows, models[0].low, models[0].high, effort.n_jobs, tuple(tuned))
 
-    def tune(self, log: Log, X: Features, seen: Bools, effort: Effort) -> Tuned:
+    def tune(self, log: Feedback, X: Features, seen: Bools, effort: Effort) -> Tuned:
         """Search on some contexts; where no column has enough records, return no parameters, which are the defaults."""
         problems = self.problems(log, X, seen, effort.seed)
         if not problems:
@@ -326,7 +326,7 @@ class TunedTrees:
             return stop_early(problems, {}, effort)
         return search(problems, NUISANCE_GRID, self.how, effort)
 
-    def problems(self, log: Log, X: Features, seen: Bools, seed: int = 0) -> list[Problem]:
+    def problems(self, log: Feedback, X: Features, seen: Bools, seed: int = 0) -> list[Problem]:
         """Return the columns to tune on, those with the most records first."""
         if not X.trees.shape[1]:
             return []

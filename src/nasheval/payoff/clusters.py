@@ -24,6 +24,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats, Ints, runs
+from nasheval.choices import Speaks as Speaks
 from nasheval.errors import InputError
 from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.notes import Note
@@ -32,7 +33,6 @@ from nasheval.payoff.pseudo import PseudoOutcomes
 
 Cluster = Literal["context", "voter", "both"]
 CLUSTERS: tuple[Cluster, ...] = get_args(Cluster)
-Speaks = Literal["panel", "population"]
 SPEAKS: tuple[Speaks, ...] = get_args(Speaks)
 FEW = 20  # clusters; with fewer, standard errors are themselves uncertain, and voters are taken for a panel
 _CELLS = 1 << 22  # numbers held at once: 32 MB as float64

@@ -17,7 +17,7 @@ from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
-from nasheval.feedback.groups import context_groups
+from nasheval.feedback.groups import by_value
 from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.notes import Note, few
 from nasheval.payoff.bridging import STATUS_NAMES, allowed_by_transitivity, pair_matrix
@@ -286,8 +286,9 @@ def group_payoffs(pseudo: PseudoOutcomes, by: str, **options: Any) -> tuple[Grou
     Args:
         options: confidence, cluster, voters, draws and seed, as for `group_payoff`.
     """
-    groups = payoffs_by_code(pseudo, *context_groups(pseudo.fit.log, by, pseudo.used), **options)
-    return tuple(sorted(groups, key=lambda group: -group.moments.n_contexts))
+    groups = by_value(pseudo.fit.log, by, pseudo.used)
+    payoffs = payoffs_by_code(pseudo, groups.code, groups.names, **options)
+    return tuple(sorted(payoffs, key=lambda group: -group.moments.n_contexts))
 
 
 def payoffs_by_code(

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.choices import SecondStage as SecondStage
 from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
 from nasheval.nuisance.learners import Effort, Features, FoldModels
@@ -19,7 +20,6 @@ from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.surfaces import Boosting, Regressor, Surface, fit_pairs, fit_regressors, fit_shared
 from nasheval.payoff.tuned import tuned_boosting
 
-SecondStage = Literal["corrected", "shared", "per-pair", "none"]
 SECOND_STAGES: tuple[SecondStage, ...] = get_args(SecondStage)
 Tune = Literal["fast", "paper"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from nasheval.arrays import Floats, Ints
 from nasheval.contexts.encoder import ContextEncoder
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Advance, Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
@@ -38,7 +38,7 @@ class Stage1:
     payoff: PayoffModel
 
     @property
-    def log(self) -> Log:
+    def log(self) -> Feedback:
         """The log as it was given."""
         return self.nuisances.log.whole
 
@@ -67,7 +67,7 @@ class Stage1:
 
 
 def fit_stage1(
-    log: Log,
+    log: Feedback,
     *,
     outcome: Any = "voters",
     propensity: Any = "auto",

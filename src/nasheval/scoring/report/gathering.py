@@ -11,7 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Floats, Ints, n_pairs
-from nasheval.feedback.coverage import Coverage, measure
+from nasheval.feedback.coverage import Coverage
+from nasheval.feedback.groups import grouping_columns
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.game.solver import solve
 from nasheval.notes import once
@@ -33,7 +34,6 @@ from nasheval.scoring.report.views import (
     How,
     Solved,
     column_views,
-    grouping_columns,
     n_groups,
     whole_view,
 )
@@ -42,6 +42,7 @@ from nasheval.scoring.spending import Costs, costs_of
 _CELLS = 1 << 24  # payoffs at contexts that are solved one by one; of more contexts an even sample is
 _FRONTIER_CELLS = 1 << 21  # the same for the frontier, which solves each game over and over
 _WINNER = 1e-3
+_MOST_COLUMNS = 6  # that are grouped by unasked
 _RARE = 30  # records below which a menu is called rare, as in `Feedback.coverage`
 
 
@@ -82,7 +83,7 @@ def gather(
     how = How(regularizer, checked_level(confidence), draws, seed, voters)
     games = _Games.of(stage1, policy, regularizer)
     solved = Solved(games.rows, games.lotteries > _WINNER)
-    columns, coverage = grouping_columns(stage1.pseudo, by), measure(stage1.log, rare=_RARE)
+    columns, coverage = grouping_columns(stage1.log, by, most=_MOST_COLUMNS), stage1.log.coverage(rare=_RARE)
     whole = whole_view(stage1.pseudo, solved, how)
     views = (whole, *(view for name in columns for view in column_views(stage1.pseudo, name, solved, how)))
     found = diagnostics or Stage1Diagnostics.of(stage1, by=columns)
