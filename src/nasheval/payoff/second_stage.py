@@ -9,6 +9,7 @@ from typing import get_args
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.choices import Search
 from nasheval.choices import SecondStage as SecondStage
 from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
@@ -21,7 +22,6 @@ from nasheval.payoff.surfaces import Boosting, Regressor, Surface, fit_pairs, fi
 from nasheval.payoff.tuned import tuned_boosting
 
 SECOND_STAGES: tuple[SecondStage, ...] = get_args(SecondStage)
-Tune = Literal["fast", "paper"]
 
 _CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
 _MOST_ROWS = 1 << 27  # (context, pair) rows that a regression on dense Gamma may have
@@ -136,7 +136,7 @@ def fit_payoff(
     *,
     strength: float | None = None,
     boosting: Boosting | Regressor | None = None,
-    tune: Tune | None = None,
+    tune: Search | None = None,
     effort: Effort | None = None,
 ) -> PayoffModel:
     """Fit the second stage on pseudo-outcomes.

@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 from nasheval.arrays import Floats, Ints
+from nasheval.choices import Search
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
@@ -17,7 +18,7 @@ from nasheval.nuisance.propensity import choose_propensity
 from nasheval.payoff.aggregation import AnyAggregator, as_asked
 from nasheval.payoff.bridging import Unseen, check_unseen, pair_matrix
 from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
-from nasheval.payoff.second_stage import PayoffModel, SecondStage, Tune, fit_payoff
+from nasheval.payoff.second_stage import PayoffModel, SecondStage, fit_payoff
 from nasheval.payoff.surfaces import Boosting, Regressor
 
 
@@ -77,7 +78,7 @@ def fit_stage1(
     aggregator: AnyAggregator = "auto",
     unseen: Unseen = "model",
     folds: int = 5,
-    tune: Tune | None = None,
+    tune: Search | None = None,
     encoder: ContextEncoder | None = None,
     effort: Effort | None = None,
     begin: Callable[[str], Advance] | None = None,
