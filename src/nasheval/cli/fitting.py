@@ -140,10 +140,8 @@ class _Work:
         return found, self._note()
 
     def _note(self) -> str:
-        from nasheval.feedback.splitting import sole_voters
-
         train, test = self.parts
-        theirs, held = set(sole_voters(train).tolist()), set(sole_voters(test).tolist())
+        theirs, held = set(train.sole_voters.tolist()), set(test.sole_voters.tolist())
         which = "contexts held out, of other voters," if held and not held & theirs else "contexts held out,"
         said = f"Compared on {test.n_contexts:,} {which} with a model fitted on {train.n_contexts:,}"
         if self.once:

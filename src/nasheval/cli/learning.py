@@ -232,7 +232,7 @@ def _means(pattern: str, source: str | Source, agents: Sequence[str]) -> dict[st
     import numpy as np
 
     from nasheval.contexts.values import numbers
-    from nasheval.feedback.readers.checks import need_columns
+    from nasheval.feedback.readers.row_checks import need_columns
     from nasheval.feedback.readers.sources import open_source
 
     opened, columns = open_source(source), {agent: pattern.replace(_AGENT, agent) for agent in agents}

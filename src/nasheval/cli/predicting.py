@@ -77,8 +77,8 @@ def predict(
 def _contexts_in(rows: str | Source, model: NashEval, join: str, keep: list[str]) -> tuple[pa.Table, pa.Table]:
     """Return the contexts of a file, read as the model's own were, and the columns to carry over."""
     from nasheval.feedback.readers.arena import ARENA_55K, detect_schema
-    from nasheval.feedback.readers.checks import RowChecks, need_columns
     from nasheval.feedback.readers.covariates import Covariates
+    from nasheval.feedback.readers.row_checks import RowChecks, need_columns
     from nasheval.feedback.readers.sources import open_source
 
     encoder, source = model.stage1_.encoder, open_source(rows)

@@ -6,7 +6,6 @@ import csv
 import json
 import math
 import os
-import re
 import sys
 from collections.abc import Mapping, Sequence
 from enum import StrEnum
@@ -54,26 +53,6 @@ def escaped(text: str) -> str:
     from rich.markup import escape
 
     return escape(text)
-
-
-def as_options(message: str) -> str:
-    """Return an error's message with the advice in the words of the command line: model_a= is --model-a there."""
-    message = re.sub(r"\b([a-z_]+)=True\b", lambda m: f"--{m[1].replace('_', '-')}", message)
-    found, to_do, advice = message.partition("To do:")
-    advice = advice.replace(", or drop such rows with labels={None: 'drop'}", "")  # which no flag can say
-    advice = advice.replace("columns=", "context=")
-    advice = re.sub(r"fit with kinds=\{'([^']*)': 'categorical'\}", r"add --categorical \1", advice)
-    advice = re.sub(r"\b([a-z_]+)='([^']*)'", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", advice)
-    advice = re.sub(r"(?<!['\w])([a-z_]+)=(?=[\s,;.]|$)", lambda m: f"--{m[1].replace('_', '-')}", advice)
-    advice = re.sub(r"labels=\{(.*?)\}", lambda m: f"--labels '{_as_pairs(m[1])}'", advice)
-    return found + to_do + advice
-
-
-def _as_pairs(inside: str) -> str:
-    """Return 'x': ..., 'y': 'tie' as x=...,y=tie."""
-    return ",".join(
-        f"{name}={meaning.strip(chr(39))}" for name, meaning in re.findall(r"'([^']*)': ('\w+'|\.\.\.)", inside)
-    )
 
 
 def print_json(value: Any) -> None:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 _MOST_WINNERS = 6  # of a group that are named
-_MOST_GROUPS = 20  # of a column that is chosen unasked
 _MOST_NOTES = 30  # below a leaderboard
 _MOST_NAMES = 4  # of groups that share a note
 
@@ -64,11 +63,9 @@ def note_lines(notes: Mapping[str, Sequence[str]]) -> Iterator[Text]:
 
 def usual_column(model: NashEval) -> str | None:
     """Return the first context column with a few values, which make groups that a person can look at."""
-    from nasheval.feedback.groups import n_values
+    from nasheval.feedback.groups import grouping_columns
 
-    log = model.stage1_.log
-    names = [name for name in log.contexts.column_names if name != log.text]
-    return next((name for name in names if 2 <= n_values(log, name) <= _MOST_GROUPS), None)
+    return next(iter(grouping_columns(model.stage1_.log, most=1, quartiles=False)), None)
 
 
 def standings_table(rows: Sequence[Row], *, by: str | None, top: int = 0) -> Table:

@@ -18,8 +18,8 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from nasheval.errors import InputError, ModelFileError
-from nasheval.feedback.tables import one_line
+from nasheval.errors import Argument, InputError, ModelFileError
+from nasheval.feedback.arrow_columns import one_line
 from nasheval.files import check_folder, new_file, parse_json, read_plain, sync_folder
 from nasheval.store.manifest import FORMAT, checked_manifest, rendered
 
@@ -160,7 +160,8 @@ def check_target(target: Path, overwrite: bool) -> None:
     if not _is_model(target):
         raise InputError(f"{str(target)!r} is there already, and is not just a saved model; give another place.")
     if not overwrite:
-        raise InputError(f"There is a model at {str(target)!r} already; give overwrite=True, or another place.")
+        advice = ("give ", Argument("overwrite", True), ", or another place.")
+        raise InputError(f"There is a model at {str(target)!r} already; ", *advice)
 
 
 def _is_model(target: Path) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from nasheval.arrays import Array
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.files import require_fields
 from nasheval.nuisance.learners import Features, FoldModels
 from nasheval.nuisance.sklearn_models import EstimatorModels
@@ -41,7 +41,7 @@ class Frame:
         n_jobs: threads that predict.
     """
 
-    log: Log
+    log: Feedback
     X: Features
     folds: int
     n_jobs: int

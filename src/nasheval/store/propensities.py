@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from nasheval.arrays import Floats
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.files import require_fields
 from nasheval.nuisance.balance import PropensityCheck, check_propensities
 from nasheval.nuisance.choice import Choice
@@ -34,7 +34,7 @@ def pack_propensity(fit: NuisanceFit) -> dict[str, Any]:
     }
 
 
-def unpack_propensity(told: dict[str, Any] | None, values: Floats, log: Log) -> KnownModels:
+def unpack_propensity(told: dict[str, Any] | None, values: Floats, log: Feedback) -> KnownModels:
     """Return the propensities of a saved model; a ValueError for what is none.
 
     Args:
