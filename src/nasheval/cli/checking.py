@@ -13,7 +13,7 @@ from nasheval.errors import Argument
 
 if TYPE_CHECKING:
     from nasheval.feedback.log import Feedback
-    from nasheval.feedback.report import ReadReport
+    from nasheval.feedback.read_report import ReadReport
 
 
 @grouped

@@ -15,22 +15,22 @@ from nasheval.choices import Device, OutcomeName, PolicyName, PropensityName, Se
 from nasheval.cli.evaluating import compared, plainly
 from nasheval.cli.leaderboard import Board, note_lines, standings_table, usual_column, winners_table
 from nasheval.cli.options import TableOrJson, grouped
-from nasheval.cli.printing import check_folder, console, escaped, print_json, tell
+from nasheval.cli.printing import console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.errors import Argument, InputError, NashEvalError
+from nasheval.files import check_folder
+from nasheval.notes import code_of, once
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from nasheval.estimator import NashEval
-    from nasheval.feedback.coverage import Coverage
     from nasheval.feedback.log import Feedback
     from nasheval.feedback.readers.sources import Source
     from nasheval.scoring.heldout import Evaluation
 
 _LARGE = 50_000  # records above which one fit has to do
 _FEWEST = 2  # contexts that a comparison needs
-_RARE = 30  # records below which a menu is called rare, as in `Feedback.coverage`
 _TOP = 10  # agents of a leaderboard that are shown
 _PANEL = "Fitting"
 _COSTS = (
@@ -212,9 +212,7 @@ class _Division:
             return None, f"No held-out comparison: {error.message(Argument.as_flag)}"
 
     def _note(self) -> str:
-        from nasheval.feedback.splitting import sole_voters
-
-        fitted_on, held = (set(sole_voters(log).tolist()) for log in (self.train, self.test))
+        fitted_on, held = (set(log.sole_voters.tolist()) for log in (self.train, self.test))
         which = "contexts held out, of other voters," if held and not held & fitted_on else "contexts held out,"
         note = f"Compared on {self.test.n_contexts:,} {which} with a model fitted on {self.train.n_contexts:,}"
         if self.once:
@@ -260,13 +258,14 @@ def _print_summary(outcome: Outcome, out: Console) -> None:
     out.print(Text(f"{model.stage1_.log!r}"))
     for line in (*_menu_lines(model), *diagnostics.nuisances.lines()):
         out.print(Text(line))
-    warnings = (f"{text[:1].upper()}{text[1:]}" for text in (*_covered(model).warnings(), *diagnostics.warnings()))
-    for warning in dict.fromkeys(warnings):
+    warnings = [*model.stage1_.log.coverage().warnings(), *diagnostics.warnings()]
+    for warning in once(warnings):
         out.print(Text.assemble(("! ", "yellow"), warning))
     out.print()
     board = Board.of(model, None)
     out.print(standings_table(board.rows, by=None, top=_TOP))
-    for note in note_lines(board.notes):
+    codes = {code_of(warning) for warning in warnings}
+    for note in note_lines({"": [note for note in board.notes[""] if code_of(note) not in codes]}):
         out.print(note)
     if by is not None:
         out.print(winners_table(Board.of(model, by).rows, by))
@@ -295,13 +294,6 @@ def _print_comparison(evaluation: Evaluation, out: Console) -> None:
         out.print(Text("Expected cost: " + ", ".join(f"{name} {cost:.4g}" for name, cost in spent) + "."))
 
 
-def _covered(model: NashEval) -> Coverage:
-    """Return what the log of a model covers."""
-    from nasheval.feedback.coverage import measure
-
-    return measure(model.stage1_.log, rare=_RARE)
-
-
 def _menu_lines(model: NashEval) -> Iterator[str]:
     """Say that ballots were cut into pairs, where they were."""
     if model.stage1_.nuisances.log.ballots is not None:
@@ -326,7 +318,7 @@ def _summary_dict(outcome: Outcome) -> dict[str, Any]:
     return {
         "model": str(outcome.path),
         "report": None if outcome.report is None else str(outcome.report),
-        "coverage": _covered(model).to_dict(),
+        "coverage": model.stage1_.log.coverage().to_dict(),
         "diagnostics": model.diagnostics().to_dict(),
         "aggregator": type(model.stage1_.pseudo.aggregation.aggregator).__name__,
         "leaderboard": board.rows,

@@ -11,7 +11,8 @@ import typer
 
 from nasheval.choices import Speaks
 from nasheval.cli.options import MODEL, VOTERS, Format, grouped
-from nasheval.cli.printing import and_more, console, print_csv, print_json, tell
+from nasheval.cli.printing import console, print_csv, print_json, tell
+from nasheval.notes import few
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 _MOST_WINNERS = 6  # of a group that are named
-_MOST_GROUPS = 20  # of a column that is chosen unasked
 _MOST_NOTES = 30  # below a leaderboard
 _MOST_NAMES = 4  # of groups that share a note
 
@@ -87,11 +87,9 @@ class Board:
 
 def usual_column(model: NashEval) -> str | None:
     """Return the first context column with a few values, which make groups that a person can look at."""
-    from nasheval.feedback.groups import n_values
+    from nasheval.feedback.groups import grouping_columns
 
-    log = model.stage1_.log
-    names = [name for name in log.contexts.column_names if name != log.text]
-    return next((name for name in names if 2 <= n_values(log, name) <= _MOST_GROUPS), None)
+    return next(iter(grouping_columns(model.stage1_.log, most=1, quartiles=False)), None)
 
 
 # -- as text ----------------------------------------------------------------------------------------------------------
@@ -106,7 +104,7 @@ def note_lines(notes: Mapping[str, Sequence[str]]) -> Iterator[Text]:
         for text in texts:
             groups.setdefault(text, []).append(group)
     for text, names in list(groups.items())[:_MOST_NOTES]:
-        where = and_more(names, _MOST_NAMES)
+        where = few(names, _MOST_NAMES)
         yield Text.assemble(("! ", "yellow"), f"{where}: {text}" if where else text)
     if len(groups) > _MOST_NOTES:
         yield Text(f"... and {len(groups) - _MOST_NOTES} more notes: ask for one group's payoff_interval() in Python")
@@ -146,7 +144,7 @@ def winners_table(rows: Sequence[Row], by: str) -> Table:
     table.add_column("lottery over the winners", overflow="fold")
     for group, members in _groups(rows):
         shares = [f"{row['agent']} {row['lottery']:.2f}" for row in members if row["in_support"]]
-        table.add_row(Text(group), Text(and_more(shares, _MOST_WINNERS)))
+        table.add_row(Text(group), Text(few(shares, _MOST_WINNERS)))
     return table
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from nasheval.cli.options import FORMAT, MODEL, Format, grouped, split
-from nasheval.cli.printing import console, escaped, print_csv, print_json, tell, whole_file
+from nasheval.cli.printing import console, escaped, print_csv, print_json, tell
 from nasheval.cli.reading import chosen_rows, joined
 from nasheval.errors import InputError
+from nasheval.files import whole_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,8 +73,8 @@ def predict(
     if out is None:
         _print(answers, format)
         return
-    with whole_file(out) as unfinished:
-        _write(answers, unfinished)
+    with whole_file(out) as opened:
+        _write(answers, opened, out.suffix.lower())
     tell(f"{answers.num_rows:,} lotteries over {len(loaded.agents_)} agents: {out}")
 
 
@@ -116,25 +117,24 @@ def _print(answers: pa.Table, format: Format) -> None:
         console().print(table)
 
 
-def _write(answers: pa.Table, path: Path) -> None:
+def _write(answers: pa.Table, file: BinaryIO, ending: str) -> None:
     import json
 
     import pyarrow.csv
     import pyarrow.feather
     import pyarrow.parquet
 
-    match path.suffix.lower():
+    match ending:
         case ".parquet":
-            pyarrow.parquet.write_table(answers, path)
+            pyarrow.parquet.write_table(answers, file)
         case ".csv":
-            pyarrow.csv.write_csv(answers, path)
+            pyarrow.csv.write_csv(answers, file)
         case ".feather" | ".arrow":
-            pyarrow.feather.write_feather(answers, str(path))
+            pyarrow.feather.write_feather(answers, file)
         case ".json":
-            path.write_text(json.dumps(answers.to_pylist(), default=str), encoding="utf-8")
+            file.write(json.dumps(answers.to_pylist(), default=str).encode())
         case _:
-            lines = (json.dumps(row, default=str) + "\n" for row in answers.to_pylist())
-            path.write_text("".join(lines), encoding="utf-8")
+            file.writelines((json.dumps(row, default=str) + "\n").encode() for row in answers.to_pylist())
 
 
 @grouped

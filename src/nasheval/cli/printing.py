@@ -7,14 +7,10 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from pathlib import Path
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
-
-from nasheval.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -43,11 +39,6 @@ def escaped(text: str) -> str:
     return escape(text)
 
 
-def and_more(words: Sequence[str], most: int) -> str:
-    """Return the first of some words with commas, and how many more there are."""
-    return ", ".join(words[:most]) + (f" and {len(words) - most} more" if len(words) > most else "")
-
-
 def print_json(value: Any) -> None:
     """Print plain values as JSON; what is not a finite number is null."""
     typer.echo(json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False))
@@ -66,21 +57,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def check_folder(path: Path) -> None:
-    """Raise where a file has no folder to be written into: before the work, not after it."""
-    if not path.parent.is_dir():
-        raise InputError(f"There is no folder {str(path.parent)!r} to write {path.name!r} into; create it first.")
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a name to write to; the file is at its place once all of it is written, or not at all."""
-    check_folder(path)
-    unfinished = path.with_name(f".{path.stem}.part{path.suffix}")
-    try:
-        yield unfinished
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)

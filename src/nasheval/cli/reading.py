@@ -154,7 +154,7 @@ _OWN = {
 
 def chosen_rows(file: str, where: str) -> str | Source:
     """Return the rows of a file that --where chooses; the file itself where it says nothing."""
-    from nasheval.feedback.readers.checks import need_columns
+    from nasheval.feedback.readers.row_checks import need_columns
     from nasheval.feedback.readers.sources import open_source
 
     if not where:

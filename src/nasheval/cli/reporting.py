@@ -11,8 +11,9 @@ import typer
 from nasheval.choices import Speaks
 from nasheval.cli.evaluating import AGAINST, RIVALS, compared
 from nasheval.cli.options import MODEL, VOTERS, grouped, split
-from nasheval.cli.printing import check_folder, tell, whole_file
+from nasheval.cli.printing import tell
 from nasheval.cli.reading import FILES, Reading
+from nasheval.files import check_folder
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
@@ -114,7 +115,6 @@ def export(
     from nasheval.store.onnx import export_onnx
 
     loaded = load(model)
-    with whole_file(onnx) as unfinished:
-        largest = export_onnx(loaded.policy_, unfinished, contexts=loaded.stage1_.log.contexts)
+    largest = export_onnx(loaded.policy_, onnx, contexts=loaded.stage1_.log.contexts)
     if not quiet:
         tell(f"{onnx}: differs from the model by at most {largest:.1e} at the contexts of its log.")

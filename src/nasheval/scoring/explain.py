@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Floats, Ints, readonly
-from nasheval.feedback.base import Log
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Features
 from nasheval.payoff.bridging import STATUS_NAMES
 from nasheval.payoff.stage1 import Stage1
@@ -156,6 +156,6 @@ def heaviest_votes(stage1: Stage1, rows: Ints, distance: Floats, count: int) -> 
     )
 
 
-def _named(log: Log, record: int) -> tuple[tuple[str, ...], ...]:
+def _named(log: Feedback, record: int) -> tuple[tuple[str, ...], ...]:
     """Return the names in each block of a record, best first."""
     return tuple(tuple(log.agents[a] for a in block) for block in log.records.blocks(record))

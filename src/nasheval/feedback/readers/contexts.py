@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.feedback.readers.arena import ARENA_55K, detect_schema
-from nasheval.feedback.readers.checks import RowChecks, need_columns
 from nasheval.feedback.readers.covariates import Covariates
+from nasheval.feedback.readers.row_checks import RowChecks, need_columns
 from nasheval.feedback.readers.sources import Source, open_source
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,8 +11,9 @@ import numpy as np
 
 from nasheval.contexts.values import numbers
 from nasheval.errors import Argument, InputError
-from nasheval.feedback.readers.checks import need_columns
+from nasheval.feedback.readers.row_checks import need_columns
 from nasheval.feedback.readers.sources import Source, open_source
+from nasheval.files import parse_json
 
 _AGENT = "{agent}"
 
@@ -59,7 +59,7 @@ def _from_file(costs: str) -> dict[str, Any]:
         path = Path(name)
     try:
         text = path.read_text(encoding="utf-8")
-        table = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+        table = parse_json(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except (OSError, ValueError) as error:  # both parsers raise kinds of ValueError
         raise _error(costs, f"cannot be read as TOML or JSON ({error}).") from None
     if not isinstance(table, dict):

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from nasheval.arrays import Ints
 from nasheval.errors import Argument, InputError, ReadError
+from nasheval.feedback.arrow_columns import coded
 from nasheval.feedback.readers.arena import TAGS, first_of_json_lists, prompts, tag_column, tag_paths
-from nasheval.feedback.readers.checks import RowChecks, listed, need_columns, several
 from nasheval.feedback.readers.grouping import (
     Contexts,
     Join,
@@ -24,9 +24,9 @@ from nasheval.feedback.readers.grouping import (
     uniform_text,
 )
 from nasheval.feedback.readers.kinds import refuse_strangers
+from nasheval.feedback.readers.parsing import names_in, numeric_column, raw_values, time_column
+from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns, several
 from nasheval.feedback.readers.sources import Source
-from nasheval.feedback.readers.values import names_in, numeric_column, raw_values, time_column
-from nasheval.feedback.tables import coded
 
 ROLES = ("context_id", "voter", "time", "propensity", "weight")
 

@@ -15,9 +15,9 @@ import pyarrow.csv as pa_csv
 
 from nasheval.arrays import Bools
 from nasheval.errors import Argument
-from nasheval.feedback.readers.checks import RowChecks
-from nasheval.feedback.readers.values import NUMBER, raw_values
-from nasheval.feedback.tables import is_text
+from nasheval.feedback.arrow_columns import is_text
+from nasheval.feedback.readers.parsing import NUMBER, raw_values
+from nasheval.feedback.readers.row_checks import RowChecks
 
 NEARLY_ALL = 0.9  # of the values that are not missing
 _MISSING = pa.array(pa_csv.ConvertOptions().null_values, pa.large_string())

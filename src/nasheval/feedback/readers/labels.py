@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from nasheval.arrays import Bools, Ints
 from nasheval.errors import Argument, InputError
-from nasheval.feedback.readers.checks import RowChecks, shown_values
-from nasheval.feedback.readers.values import raw_values, to_numbers
+from nasheval.feedback.readers.parsing import raw_values, to_numbers
+from nasheval.feedback.readers.row_checks import RowChecks, shown_values
 
 FIRST, SECOND, TIE, BOTH_BAD, DROP, UNKNOWN = range(6)
 MEANINGS = {"a": FIRST, "b": SECOND, "tie": TIE, "both_bad": BOTH_BAD, "drop": DROP}

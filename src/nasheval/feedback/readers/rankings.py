@@ -14,18 +14,18 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Array, Bools, Ints
 from nasheval.errors import Argument, InputError
+from nasheval.feedback.arrow_columns import coded, is_text
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
-from nasheval.feedback.readers.checks import OnError, RowChecks, listed, need_columns, several, shown_values
+from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.readers.covariates import BALLOT, COMPARED, ROLES, VERDICT, Covariates
 from nasheval.feedback.readers.grouping import codes_of
+from nasheval.feedback.readers.parsing import is_null, names_in, numeric_column, raw_values, to_numbers
 from nasheval.feedback.readers.preflib import SUFFIXES, read_preflib
+from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, need_columns, several, shown_values
 from nasheval.feedback.readers.sources import Source, open_source
-from nasheval.feedback.readers.values import is_null, names_in, numeric_column, raw_values, to_numbers
 from nasheval.feedback.records import Records
-from nasheval.feedback.report import ReadReport
-from nasheval.feedback.tables import coded, is_text
 
 Unranked = Literal["last", "absent"]
 _RANK = "a number, 1 is best, equal numbers tie"

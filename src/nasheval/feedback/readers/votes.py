@@ -13,14 +13,22 @@ from nasheval.arrays import Bools, Ints
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
+from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, boolean_tags, detect_schema
-from nasheval.feedback.readers.checks import OnError, RowChecks, listed, nearest, need_columns, several, shown_values
 from nasheval.feedback.readers.covariates import COMPARED, VERDICT, Covariates
 from nasheval.feedback.readers.duels import duel_records
 from nasheval.feedback.readers.labels import DROP, TIE, Outcomes, read_labels, read_one_hot
+from nasheval.feedback.readers.parsing import names_in
+from nasheval.feedback.readers.row_checks import (
+    OnError,
+    RowChecks,
+    listed,
+    nearest,
+    need_columns,
+    several,
+    shown_values,
+)
 from nasheval.feedback.readers.sources import Source, open_source
-from nasheval.feedback.readers.values import names_in
-from nasheval.feedback.report import ReadReport
 
 
 def read_votes(

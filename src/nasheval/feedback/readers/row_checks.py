@@ -12,7 +12,7 @@ import numpy as np
 from nasheval.arrays import Array, Bools
 from nasheval.choices import OnError as OnError
 from nasheval.errors import Argument, InputError, ReadError, Text
-from nasheval.feedback.report import Problem
+from nasheval.feedback.read_report import Problem
 
 COUNTED = 10_000  # values that a message looks through; beyond that it gives no counts
 _SHOWN_ROWS = 5
