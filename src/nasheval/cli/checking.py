@@ -58,12 +58,8 @@ def _print_check(log: Feedback, *, rows: int, bad: bool) -> None:
     out.print()
     out.print(log.coverage())
     winner = log.coverage().condorcet_winner
-    pooled = (
-        f"[bold]{escaped(winner)}[/] beats every other agent"
-        if winner
-        else "no agent beats every other (a cycle, or ties)"
-    )
-    out.print(f"\nPooled over all contexts: {pooled}.")
+    best = f"[bold]{escaped(winner)}[/] beats every other agent" if winner else ""
+    out.print(f"\nPooled over all contexts: {best or 'no agent beats every other (a cycle, or ties)'}.")
     if bad and log.report is not None:
         count = sum(problem.total for problem in log.report.problems)
         what = "bad value" if count == 1 else "bad values"

@@ -61,12 +61,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 def _options_of(group: Any) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in fields(group)
-    ]
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(group)]
 
 
 # -- options from a file ----------------------------------------------------------------------------------------------
@@ -78,10 +74,8 @@ def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
         commands = getattr(ctx.find_root().command, "commands", {}).values()
         accepted = {str(option.name) for command in commands for option in command.params}
         several = {str(option.name) for option in ctx.command.params if getattr(option, "multiple", False)}
-        settings = _parsed(path, accepted)
-        ctx.default_map = {
-            name: _as_list(value) if name in several else _flat(value) for name, value in settings.items()
-        }
+        named = _parsed(path, accepted).items()
+        ctx.default_map = {name: _as_list(value) if name in several else _flat(value) for name, value in named}
     return path
 
 

@@ -1,15 +1,4 @@
-"""The program: its commands, its exit status, and what becomes of an error.
-
-| status | means |
-| --- | --- |
-| 0 | done |
-| 1 | what was given cannot be used as it is: a file, a value, a saved model |
-| 2 | the command line was not understood |
-| 3 | a package that this needs is not installed |
-| 4 | a solver did not converge |
-| 70 | a defect in nasheval |
-| 130 | interrupted |
-"""
+"""The program: its commands, its exit status, and what becomes of an error."""
 
 from __future__ import annotations
 

@@ -25,7 +25,6 @@ FILES = (
     "name of a data set that comes with the package, such as highway."
 )
 Kind = Literal["auto", "votes", "rankings", "scores"]
-Part = Literal["all", "train", "test"]
 _TRAIN = 0.8  # share of the contexts in the part "train"
 _PANEL = "Reading the log"
 
@@ -73,7 +72,7 @@ class Reading:
         _option("Read only rows of a column's value: split=train; split=dev|test for several, split!=test for others."),
     ] = ""
     part: Annotated[
-        Part,
+        Literal["all", "train", "test"],
         _option("Read four fifths of the contexts (train), or the rest (test): fit on one, evaluate on the other."),
     ] = "all"
     on_error: Annotated[OnError, _option("Stop at bad rows, or leave them out and count them.")] = "raise"

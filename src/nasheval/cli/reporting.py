@@ -72,6 +72,8 @@ def write(
     """Write the report of a fitted model."""
     from nasheval.scoring.report import gather, write_report
 
+    settings = {name: value for name, value in model.get_params(deep=False).items() if value is not None}
+    settings = {name: value for name, value in settings.items() if name not in ("verbose", "engine")}
     contents = gather(
         model.stage1_,
         by=tuple(by) or None,
@@ -79,17 +81,12 @@ def write(
         policy=model.policy_,
         evaluation=evaluation,
         costs=model.costs,
-        settings=_settings(model),
+        settings=settings,
         title=title or _TITLE,
         seed=model.random_state,
         voters=voters,
     )
     write_report(contents, out)
-
-
-def _settings(model: NashEval) -> dict[str, object]:
-    shown = {name: value for name, value in model.get_params(deep=False).items() if name not in ("verbose", "engine")}
-    return {name: value for name, value in shown.items() if value is not None}
 
 
 @grouped
