@@ -139,7 +139,6 @@ def test_datasets_list_and_path():
     assert "highway: 20,480 comparisons" in run("datasets", "list").output
     assert run("datasets", "path", "highway").output.strip().endswith("highway_votes.parquet")
     assert "There is no data set 'mars'" in str(run("datasets", "path", "mars").exception)
-    assert "There is no builder for 'mars'" in str(run("datasets", "build", "mars", "--out", "x").exception)
 
 
 def test_the_demo_commands_words_work():

@@ -19,8 +19,9 @@ import pytest
 from typer.testing import CliRunner
 
 import nasheval as ne
-from nasheval.cli import app, fitting, main, parts
+from nasheval.cli import app, fitting, main
 from nasheval.cli.evaluating import compared, plainly
+from nasheval.cli.reading import Reading
 from nasheval.errors import ConvergenceError, InputError, MissingExtraError
 from nasheval.estimator import load
 
@@ -105,8 +106,8 @@ def failed(*words):
 def test_fit_says_what_a_person_needs(fitted):
     for words in (
         "240 records, 240 contexts, 4 agents",
-        "Outcome model, out of fold: R2",
-        "Overlap (draws): smallest propensity",
+        "Outcome model, 240 verdicts out of fold: R2",
+        "Propensities (draws): smallest ",
         "! ",
         "Leaderboard, all contexts",
         "Winners by language",
@@ -130,14 +131,13 @@ def test_the_saved_model_is_fitted_on_everything_and_finds_the_truth(model):
     assert best == {"de": "ada", "en": "ada", "pl": "dora"}
 
 
-def test_parts_share_no_context_and_make_the_whole():
-    log = ne.SyntheticWorld(seed=1).feedback("pairwise", voters=1, n=100)
-    train, test = (parts.part_of(log, parts.Part(name), 3) for name in ("train", "test"))
-    rows = [{tuple(row.values()) for row in part.contexts.to_pylist()} for part in (train, test, log)]
-    assert [len(part) for part in rows] == [80, 20, 100]
-    assert rows[0] | rows[1] == rows[2]
-    assert parts.part_of(log, parts.Part.all, 3) is log
-    assert all(one.equals(other) for one, other in zip((train, test), log.split(0.8, seed=3), strict=True))
+@pytest.mark.parametrize(("part", "records"), [("train", 192), ("test", 48), ("all", 240)])
+def test_parts_are_those_of_one_split(part, records):
+    log = Reading(context="language", part=part, seed=3).log("votes.csv", quiet=True)
+    whole = ne.read_votes("votes.csv", context=["language"])
+    train, test = whole.split(0.8, seed=3)
+    assert log.n_records == records
+    assert log.equals({"train": train, "test": test, "all": whole}[part])
 
 
 def test_a_model_of_one_part_is_evaluated_on_the_other(tmp_path):
@@ -228,9 +228,9 @@ def test_too_few_contexts_to_compare_on_is_said(tmp_path):
 
 
 def test_learners_are_chosen_and_the_papers_stay_its_own(fitted):
-    from nasheval.cli.learning import Learning, Outcome, Search
+    from nasheval.cli.fitting import Learning
 
-    plain = Learning(outcome=Outcome.stack, folds=3, tune=Search.fast, jobs=2).model("", AGENTS, seed=7, show=False)
+    plain = Learning(outcome="stack", folds=3, tune="fast", jobs=2).model("", AGENTS, seed=7, show=False)
     assert (plain.outcome, plain.folds, plain.tune, plain.n_jobs, plain.random_state) == ("stack", 3, "fast", 2, 7)
     paper = Learning(paper=True, folds=3).model("", AGENTS, seed=0, show=False)
     assert paper.second_stage == "shared"
@@ -254,28 +254,6 @@ def test_a_data_set_goes_by_its_name():
 
 
 # -- costs ------------------------------------------------------------------------------------------------------------
-
-
-def test_costs_in_every_form(tmp_path, monkeypatch):
-    from nasheval.cli.learning import costs_of
-
-    monkeypatch.chdir(tmp_path)
-    expected = {"ada": 1.5, "bert": 2.0}
-    Path("prices.toml").write_text('ada = 1.5\nbert = 2\n"gpt-4" = 30\n')
-    Path("prices.json").write_text('{"ada": {"in": 1.5, "out": 9}, "bert": {"in": 2, "out": 9}}')
-    Path("log.csv").write_text("ada|cost,bert|cost\n1,2\n2,2\n")
-    for said in ("prices.toml", "prices.json:in", "ada=1.5,bert=2", "{agent}|cost"):
-        assert costs_of(said, "log.csv", ["ada", "bert"]) == expected, said
-    assert costs_of("ada=price_a,bert=2", "log.csv", ["ada", "bert"]) == {"ada": "price_a", "bert": 2.0}
-    for said, complaint in {
-        "prices.json": "name one of its fields, as in prices.json:in",
-        "prices.toml:in": "the cost of 'ada' is no number",
-        "nowhere.toml": "cannot be read as TOML or JSON",
-        "ada=1": "there is no cost of 'bert'",
-        "{agent}, each": "'ada, each'",
-    }.items():
-        with pytest.raises(InputError, match=complaint):
-            costs_of(said, "log.csv", ["ada", "bert"])
 
 
 def test_costs_reach_the_model_and_route_keeps_a_budget():
@@ -500,14 +478,26 @@ def test_an_interrupt_leaves_no_half_a_model(monkeypatch, capsys, tmp_path, at):
 
 
 def test_an_interrupt_leaves_no_half_a_file(model, monkeypatch, capsys, tmp_path):
-    def interrupted(found, path):
-        path.write_text("half")
+    def interrupted(table, file, ending):
+        file.write(b"half")
         raise KeyboardInterrupt
 
     monkeypatch.setattr("nasheval.cli.predicting._write", interrupted)
     (tmp_path / "l.csv").write_text("old")
     assert program(monkeypatch, capsys, "predict", "model", "heldout.csv", "-o", str(tmp_path / "l.csv"))[0] == 130
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {"l.csv": "old"}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "feather", "json", "jsonl"])
+def test_predictions_replace_a_link_and_do_not_follow_it(model, tmp_path, ending):
+    (tmp_path / "victim").write_text("precious")
+    out = tmp_path / f"lotteries.{ending}"
+    out.symlink_to(tmp_path / "victim")
+    (tmp_path / f".lotteries.part.{ending}").symlink_to(tmp_path / "victim")
+    run("predict", "model", "heldout.csv", "-o", str(out))
+    assert (tmp_path / "victim").read_text() == "precious"
+    assert not out.is_symlink()
+    assert out.stat().st_size > 100
 
 
 # -- a first-time user ------------------------------------------------------------------------------------------------

@@ -16,10 +16,10 @@ from typer.testing import CliRunner
 
 import nasheval as ne
 from nasheval.cli import app
-from nasheval.cli.standings import note_lines
-from nasheval.cli.unseen import candidates, rivals_not_met
-from nasheval.errors import InputError
+from nasheval.cli.leaderboard import note_lines
+from nasheval.errors import Argument, InputError
 from nasheval.estimator import load
+from nasheval.policy.availability import candidates
 
 QUICK = ["--context", "language", "--outcome", "lightgbm", "--folds", "2", "--jobs", "1", "--holdout", "0"]
 EDGES = {"strong": 0.8, "middling": 0.2, "weak": -0.8}  # what each wins against base
@@ -106,24 +106,12 @@ def test_predict_notes_on_standard_error_at_how_many_contexts():
     assert alone.stderr == ""
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_rivals_not_met_are_those_of_some_winner(seed):
-    rng = np.random.default_rng(seed)
-    status = np.triu(rng.integers(3, size=(5, 5)), 1)
-    status += status.T
-    won, up = rng.random((7, 5)) < 0.4, rng.random((7, 5)) < 0.7
-    for code, found in zip((1, 2), rivals_not_met(status, won, up), strict=True):
-        for row in range(7):
-            slow = {b for a in np.flatnonzero(won[row]) for b in np.flatnonzero(up[row]) if status[a, b] == code}
-            assert set(np.flatnonzero(found[row])) == slow
-
-
 def test_candidates_follow_availability():
     model = load("star")
     table = model.stage1_.log.contexts
     expected = np.array([[name != "weak" or value == "en" for name in model.agents_] for value in table[0].to_pylist()])
-    np.testing.assert_array_equal(candidates(model, table, None), expected)
-    assert not candidates(model, table, ["base"])[:, 1:].any()
+    np.testing.assert_array_equal(candidates(model.policy_, table, None), expected)
+    assert not candidates(model.policy_, table, ["base"])[:, 1:].any()
 
 
 # -- leaderboard ------------------------------------------------------------------------------------------------------
@@ -202,6 +190,8 @@ def test_unseen_availability_and_aggregator_reach_the_model():
     assert "(taken as a tie)" in run("route", "other", "--set", "language=en").stdout
     refused = run(*words, "--unseen", "refuse")
     assert "were never compared" in str(refused.exception)
+    assert "or use unseen='model' (bridged by the outcome model) or 'tie'." in str(refused.exception)
+    assert "or use --unseen model (bridged" in refused.exception.message(Argument.as_flag)
     assert "no context column" in str(run(*words, "--availability", "colour").exception)
 
 
@@ -226,7 +216,7 @@ def test_rare_menus_are_said_to_be_cut_into_pairs():
 
 def test_the_chosen_propensity_model_and_the_floor_are_told():
     said = Path("star.txt").read_text()
-    assert re.search(r"Propensities: .+ log loss per record is 0\.\d+ ± 0\.\d+ below shares", said)
+    assert re.search(r"Propensity model: .+ log loss per record is 0\.\d+ ± 0\.\d+ below shares", said)
     assert "raised to 0.05 of their menu's share" in said
 
 

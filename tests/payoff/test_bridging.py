@@ -301,7 +301,7 @@ def test_notes_name_the_first_three_pairs():
     bridged, unknown = unseen_notes(log.agents, status, "model")
     assert bridged == (
         "Payoffs of pairs never compared are bridged through others by the outcome model, and marked: 6 pairs (such as "
-        "b and c, b and d, b and e)."
+        "b and c, b and d, b and e); intervals hold for the bridge, not for votes on the pair."
     )
     assert "5 pairs (such as a and f, b and f, c and f)" in unknown
     assert "given as 0, a tie: 6 pairs" in unseen_notes(log.agents, status, "tie")[0]

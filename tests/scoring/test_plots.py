@@ -12,8 +12,8 @@ import pytest
 from nasheval.errors import InputError, MissingExtraError
 from nasheval.game.regularizers import L2
 from nasheval.nuisance.diagnostics import NuisanceDiagnostics, calibrate
-from nasheval.payoff.diagnostics import Stage1Diagnostics
 from nasheval.payoff.inference import group_payoff
+from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.scoring import plots
 from nasheval.scoring.leaderboard import Standing, groups_of, standings
 

@@ -122,7 +122,7 @@ MANIFEST: dict[str, tuple[Callable[[Path], None], str]] = {
     "a key too many": (set_told("run", "rm"), "'run'"),
     "agents as text": (set_told("agents", "a0"), "'agents'"),
     "an agent twice": (set_told("agents", ["a0"] * 5), "twice"),
-    "agents as numbers": (set_told("agents", [0, 1, 2, 3, 4]), "other than names"),
+    "agents as numbers": (set_told("agents", [0, 1, 2, 3, 4]), "other than strings"),
     "other agents": (set_told("agents", list("abcde")), "'agents' differs"),
     "agents in another order": (set_told("agents", ["a1", "a0", "a2", "a3", "a4"]), "'agents' differs"),
     "other features": (set_told("features", ["x0"]), "'features' differs"),

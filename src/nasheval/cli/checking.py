@@ -1,4 +1,4 @@
-"""`nasheval check`: what was understood of a log, what it covers and what is wrong with it."""
+"""`nasheval check`: what was understood of a log and what is wrong with it; `nasheval datasets`: logs to start with."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nasheval.cli.options import grouped
-from nasheval.cli.printing import Machine, as_options, console, escaped, print_json
-from nasheval.cli.reading import FILES, OnBadRow, Reading
+from nasheval.cli.options import FORMAT, grouped
+from nasheval.cli.printing import console, escaped, print_json
+from nasheval.cli.reading import FILES, Reading
+from nasheval.errors import Argument
 
 if TYPE_CHECKING:
     from nasheval.feedback.log import Feedback
-    from nasheval.feedback.report import ReadReport
+    from nasheval.feedback.read_report import ReadReport
 
 
 @grouped
@@ -20,7 +21,7 @@ def check(
     file: Annotated[str, typer.Argument(help=FILES)],
     reading: Reading,
     rows: Annotated[int, typer.Option(help="How many records to show as understood.", min=0)] = 5,
-    format: Annotated[Machine, typer.Option(help="A table for people, JSON for machines.")] = Machine.table,
+    format: FORMAT = "table",
 ) -> None:
     """Read a log and say what was understood, what it covers and what is wrong with it.
 
@@ -38,9 +39,10 @@ def check(
       nasheval check scores.parquet --kind scores --agents gpt-4,claude-v2,llama-2 --text prompt --pairs-per-context 20
     """
     log = reading.log(file, on_error="skip", quiet=True)
-    bad = bool(log.report and log.report.problems) and reading.on_error is OnBadRow.stop
-    if format is Machine.json:
-        print_json(_check_dict(log, usable=not bad))
+    bad = bool(log.report and log.report.problems) and reading.on_error == "raise"
+    if format == "json":
+        read = log.report.to_dict() if log.report else {}
+        print_json({"usable": not bad, "read": read, "coverage": log.coverage().to_dict()})
     else:
         _print_check(log, rows=rows, bad=bad)
     if bad:
@@ -56,12 +58,8 @@ def _print_check(log: Feedback, *, rows: int, bad: bool) -> None:
     out.print()
     out.print(log.coverage())
     winner = log.coverage().condorcet_winner
-    pooled = (
-        f"[bold]{escaped(winner)}[/] beats every other agent"
-        if winner
-        else "no agent beats every other (a cycle, or ties)"
-    )
-    out.print(f"\nPooled over all contexts: {pooled}.")
+    best = f"[bold]{escaped(winner)}[/] beats every other agent" if winner else ""
+    out.print(f"\nPooled over all contexts: {best or 'no agent beats every other (a cycle, or ties)'}.")
     if bad and log.report is not None:
         count = sum(problem.total for problem in log.report.problems)
         what = "bad value" if count == 1 else "bad values"
@@ -95,7 +93,7 @@ def _print_report(console: Any, report: ReadReport) -> None:
             table.add_row(escaped(label), _MEANINGS[meaning], f"{count:,}", style=style)
         console.print(table)
     for problem in report.problems:
-        console.print(f"[red]✗[/] {escaped(as_options(str(problem.error(report.source))))}", highlight=False)
+        console.print(f"[red]✗[/] {escaped(problem.error(report.source).message(Argument.as_flag))}", highlight=False)
 
 
 def _print_records(console: Any, log: Feedback, rows: int) -> None:
@@ -105,7 +103,7 @@ def _print_records(console: Any, log: Feedback, rows: int) -> None:
     last = -1
     for row in range(min(rows, log.n_records)):
         context = int(log.context_of[row])
-        table.add_row("" if context == last else escaped(_context_line(log, context)), escaped(_said(log, row)))
+        table.add_row("" if context == last else escaped(_context_line(log, context)), escaped(_record_line(log, row)))
         last = context
     console.print(table)
 
@@ -113,35 +111,42 @@ def _print_records(console: Any, log: Feedback, rows: int) -> None:
 def _context_line(log: Feedback, context: int, width: int = 60) -> str:
     values = {name: log.contexts[name][context].as_py() for name in log.contexts.column_names}
     shown = {k: f"{v:.4g}" if isinstance(v, float) else " ".join(str(v).split())[:width] for k, v in values.items()}
-    parts = [f"{name}={value}" for name, value in shown.items()]
-    return f"#{context} " + ", ".join(parts)
+    return f"#{context} " + ", ".join(f"{name}={value}" for name, value in shown.items())
 
 
-def _said(log: Feedback, row: int) -> str:
+def _record_line(log: Feedback, row: int) -> str:
     from nasheval.feedback.partition import Zero
 
-    start, stop = log.records.offsets[row], log.records.offsets[row + 1]
-    agents, blocks = log.records.agent[start:stop], log.records.block[start:stop]
-    groups = [[log.agents[a] for a in agents[blocks == b]] for b in range(int(blocks.max()) + 1)]
+    blocks = [[log.agents[a] for a in block] for block in log.records.blocks(row)]
+    line = " > ".join(" = ".join(block) for block in blocks)
+    if all(len(block) == 1 for block in blocks):
+        return line
     reason = {Zero.BOTH_BAD: " (both bad)", Zero.CENSORED: " (order inside = not asked)", Zero.LAST: " (last unranked)"}
-    tied = any(len(group) > 1 for group in groups)
-    return " > ".join(" = ".join(group) for group in groups) + (
-        reason.get(Zero(int(log.records.zero[row])), "") if tied else ""
-    )
+    return line + reason.get(Zero(int(log.records.zero[row])), "")
 
 
-def _check_dict(log: Feedback, *, usable: bool) -> dict[str, Any]:
-    report = log.report
-    read = {}
-    if report is not None:
-        read = {
-            "source": report.source,
-            "kind": report.kind,
-            "rows": report.rows,
-            "used": report.used,
-            "roles": report.roles,
-            "labels": {label: {"meaning": m, "rows": n} for label, (m, n) in report.labels.items()},
-            "dropped": report.dropped,
-            "problems": [str(problem.error(report.source)) for problem in report.problems],
-        }
-    return {"usable": usable, "read": read, "coverage": log.coverage().to_dict()}
+# -- logs that come with the package ----------------------------------------------------------------------------------
+
+datasets_app = typer.Typer(help="Data sets that come with the package.", no_args_is_help=True)
+
+
+@datasets_app.command("list")
+def datasets_list() -> None:
+    """List the data sets that come with the package."""
+    from nasheval.feedback.datasets import NAMES
+
+    for name, about in NAMES.items():
+        typer.echo(f"{name}: {about}")
+
+
+@datasets_app.command("path")
+def datasets_path(name: Annotated[str, typer.Argument(help="Name of a data set.")]) -> None:
+    """Print where the vote file of a data set lies.
+
+    Example:
+
+      nasheval check "$(nasheval datasets path highway)" --context-id configuration --voter judge
+    """
+    from nasheval.feedback.datasets import path
+
+    typer.echo(path(name))

@@ -8,16 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nasheval.cli.learning import costs_of
-from nasheval.cli.options import MODEL, VOTERS, grouped, speaks
-from nasheval.cli.printing import Machine, console, escaped, print_json
-from nasheval.cli.reading import FILES, Reading, chosen_rows, split
+from nasheval.choices import Speaks
+from nasheval.cli.options import FORMAT, MODEL, VOTERS, grouped, split
+from nasheval.cli.printing import console, escaped, print_json
+from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.errors import InputError
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
     from nasheval.feedback.log import Feedback
-    from nasheval.payoff.clusters import Speaks
     from nasheval.scoring.heldout import Evaluation
 
 OURS = "nasheval"
@@ -41,7 +40,7 @@ def evaluate(
     costs: Annotated[str, typer.Option(help="What agents cost, as in fit; by default what the model knows.")] = "",
     voters: VOTERS = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
-    format: Annotated[Machine, typer.Option(help="A table for people, JSON for machines.")] = Machine.table,
+    format: FORMAT = "table",
 ) -> None:
     """Compare a model with baselines on a held-out log.
 
@@ -55,21 +54,22 @@ def evaluate(
       nasheval evaluate model/ heldout.csv --against bt,borda,best-single --format json
     """
     from nasheval.estimator import load
+    from nasheval.feedback.readers.costs import read_costs
     from nasheval.store.evidence import fingerprint
 
     loaded = load(model)
     log = reading.like(loaded).log(heldout)
     if getattr(loaded.stage1_, "fingerprint", "") == fingerprint(log):
         raise InputError(f"{heldout} is the log that the model was fitted on; give one that it has not seen.")
-    prices = costs_of(costs, chosen_rows(heldout, reading.where), log.agents) if costs else loaded.costs
-    how: dict[str, Any] = {"voters": speaks(voters), "show": not quiet, "seed": reading.seed}
-    found = compared(loaded, log, against=against, by=by or None, costs=prices, **how)
-    if format is Machine.json:
-        print_json({**found.to_dict(), "plainly": plainly(found)})
+    prices = read_costs(costs, chosen_rows(heldout, reading.where), log.agents) if costs else loaded.costs
+    how: dict[str, Any] = {"voters": voters, "show": not quiet, "seed": reading.seed}
+    evaluation = compared(loaded, log, against=against, by=by or None, costs=prices, **how)
+    if format == "json":
+        print_json({**evaluation.to_dict(), "plainly": plainly(evaluation)})
     else:
         out = console()
-        out.print(found)
-        for line in plainly(found):
+        out.print(evaluation)
+        for line in plainly(evaluation):
             out.print(escaped(line))
 
 
@@ -128,13 +128,14 @@ def _baselines(names: str) -> dict[str, Any]:
     return {name: known[name] for name in split(names)}
 
 
-def plainly(found: Evaluation) -> list[str]:
+def plainly(evaluation: Evaluation) -> list[str]:
     """Say in words how ours does against each rival, and plainly where it is not better."""
-    ours, rivals = found.policies.index(OURS), [name for name in found.policies if name != OURS]
-    lines = [f"{found.compare(OURS, rival)}." for rival in rivals]
-    lost = [rival for rival in rivals if found.beats[found.policies.index(rival), ours]]
-    even = [rival for rival in rivals if rival not in lost and not found.beats[ours, found.policies.index(rival)]]
-    lines += [f"On this data NashEval is worse than {rival}{_but(found, rival)}." for rival in lost]
+    names, beats = evaluation.policies, evaluation.beats
+    ours, rivals = names.index(OURS), [name for name in names if name != OURS]
+    lost = [rival for rival in rivals if beats[names.index(rival), ours]]
+    even = [rival for rival in rivals if rival not in lost and not beats[ours, names.index(rival)]]
+    lines = [f"{evaluation.compare(OURS, rival)}." for rival in rivals]
+    lines += [f"On this data NashEval is worse than {rival}{_but(evaluation, rival)}." for rival in lost]
     if even:
         lines.append(f"On this data NashEval is not shown to be better than {', '.join(even)}.")
     if not lost and not even and rivals:
@@ -142,10 +143,10 @@ def plainly(found: Evaluation) -> list[str]:
     return lines
 
 
-def _but(found: Evaluation, rival: str) -> str:
+def _but(evaluation: Evaluation, rival: str) -> str:
     """Return what to do about a rival that beats ours: prefer it, unless ours was asked to spend less and does."""
-    if found.spending is not None:
-        ours, theirs = (found.spending.mean[found.policies.index(name)] for name in (OURS, rival))
+    if evaluation.spending is not None:
+        ours, theirs = (evaluation.spending.mean[evaluation.policies.index(name)] for name in (OURS, rival))
         if ours < theirs:
             return f", at a cost of {ours:.4g} against {theirs:.4g}"
     return ": prefer that here"

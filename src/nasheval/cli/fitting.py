@@ -3,27 +3,114 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 import nasheval.cli.reporting as reporting
-from nasheval.cli.evaluating import compared
-from nasheval.cli.learning import Learning
-from nasheval.cli.options import grouped
-from nasheval.cli.printing import Machine, console, escaped, print_json, tell
+from nasheval.choices import Device, OutcomeName, PolicyName, PropensityName, Search, SecondStage, Unseen
+from nasheval.cli.evaluating import compared, plainly
+from nasheval.cli.leaderboard import Board, note_lines, standings_table, usual_column, winners_table
+from nasheval.cli.options import TableOrJson, grouped
+from nasheval.cli.printing import console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
-from nasheval.cli.summary import Outcome, print_summary, summary_dict
-from nasheval.errors import NashEvalError
+from nasheval.errors import Argument, InputError, NashEvalError
+from nasheval.files import check_folder
+from nasheval.notes import code_of, once
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from nasheval.estimator import NashEval
     from nasheval.feedback.log import Feedback
+    from nasheval.feedback.readers.sources import Source
     from nasheval.scoring.heldout import Evaluation
 
 _LARGE = 50_000  # records above which one fit has to do
 _FEWEST = 2  # contexts that a comparison needs
+_TOP = 10  # agents of a leaderboard that are shown
+_PANEL = "Fitting"
+_COSTS = (
+    "What agents cost: a TOML or JSON file of agent = cost, or FILE:field of nested ones; agent=cost with commas; or a "
+    "pattern of columns, such as '{agent}|total_cost', whose means are taken."
+)
+
+
+def _option(text: str, **more: Any) -> Any:
+    return typer.Option(help=text, rich_help_panel=_PANEL, show_default=False, **more)
+
+
+@dataclass(frozen=True)
+class Learning:
+    """How a model is fitted; None leaves it to the estimator."""
+
+    paper: Annotated[
+        bool,
+        typer.Option(
+            "--paper",
+            help="Algorithm 1 with the paper's learners, where other options do not say otherwise.",
+            rich_help_panel=_PANEL,
+        ),
+    ] = False
+    outcome: Annotated[OutcomeName | None, _option("Outcome model; by default voters.")] = None
+    propensity_model: Annotated[
+        PropensityName | None, _option("Propensities; by default known where the log tells them, else chosen.")
+    ] = None
+    second_stage: Annotated[SecondStage | None, _option("How payoffs are debiased; by default corrected.")] = None
+    aggregator: Annotated[
+        Literal["auto", "mean", "as-asked"] | None,
+        _option(
+            "How the menus that hold a pair make its payoff: mean (each menu counts the same), as-asked (ballots are "
+            "cut into pairs: menus count as often as they were asked), or auto, the default: mean where every menu of "
+            "a pair was asked 30 times, else as-asked."
+        ),
+    ] = None
+    unseen: Annotated[
+        Unseen | None,
+        _option(
+            "Pairs that were never compared: model (the default: bridged through other agents by the outcome model, "
+            "and marked as bridged wherever they are shown), tie (payoff 0, as in the paper) or refuse (an error)."
+        ),
+    ] = None
+    availability: Annotated[
+        str,
+        _option(
+            "Context column of few values, such as language or release: at each value only agents that the log shows "
+            "there are candidates. Without it all agents are, everywhere.",
+            metavar="COLUMN",
+        ),
+    ] = ""
+    policy: Annotated[PolicyName | None, _option("Solve games exactly (the default), or learn a network.")] = None
+    costs: Annotated[str, _option(_COSTS)] = ""
+    cost_weight: Annotated[float | None, _option("Weight of costs, scaled to [0, 1], against payoffs.", min=0)] = None
+    budget: Annotated[float | None, _option("The most a lottery may cost in expectation, in the units of costs.")] = (
+        None
+    )
+    folds: Annotated[int | None, _option("Folds of the cross-fitting; by default 5.", min=2)] = None
+    tune: Annotated[Search | None, _option("Search hyperparameters.")] = None
+    jobs: Annotated[int | None, _option("Cores; by default all.", min=1)] = None
+    device: Annotated[Device | None, _option("Where networks are trained; by default a GPU if there is one.")] = None
+
+    def model(self, source: str | Source, agents: Sequence[str], *, seed: int, show: bool) -> NashEval:
+        """Return the estimator, not fitted."""
+        from nasheval.estimator import NashEval
+        from nasheval.feedback.readers.costs import read_costs
+        from nasheval.payoff.aggregators import AsAsked, Mean
+
+        names = {"propensity_model": "propensity", "jobs": "n_jobs"}
+        options = {name: value for name, value in vars(self).items() if name != "paper" and value not in (None, "")}
+        chosen: dict[str, Any] = {names.get(name, name): value for name, value in options.items()}
+        if self.aggregator is not None:
+            chosen["aggregator"] = {"auto": "auto", "mean": Mean(), "as-asked": AsAsked()}[self.aggregator]
+        if self.costs:
+            chosen["costs"] = read_costs(self.costs, source, agents)
+        if self.paper and self.policy is None and {"costs", "cost_weight", "budget"} & set(chosen):
+            raise InputError("--paper knows no costs in its policy; add --policy exact or --policy learned.")
+        make = NashEval.paper if self.paper else NashEval
+        return make(**chosen, random_state=seed, verbose=show)
 
 
 @grouped
@@ -44,7 +131,7 @@ def fit(
         bool, typer.Option("--keep-text", help="Keep prompts in the model's folder as they are; else tags stand there.")
     ] = False,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="No progress and no summary.")] = False,
-    format: Annotated[Machine, typer.Option(help="A summary for people, or JSON for machines.")] = Machine.table,
+    format: Annotated[TableOrJson, typer.Option(help="A summary for people, or JSON for machines.")] = "table",
 ) -> None:
     """Fit a model on a log, save it, and say what to know of it.
 
@@ -70,22 +157,22 @@ def fit(
 
     check_target(out.resolve(), overwrite)  # before the work, not after it
     if report is not None:
-        reporting.check_folder(report)
+        check_folder(report)
     show = not quiet and sys.stderr.isatty()
     log = reading.log(file, quiet=quiet)
-    settings = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
-    work = _Work(log, settings, holdout, reading.seed, show)
-    model = work.fitted()
+    model = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
+    division = _Division(log, holdout, reading.seed)
+    model.fit(division.train if division.once else log)
     model.save(out, overwrite=overwrite, keep_text=keep_text)
-    evaluation, note = work.comparison(model)
+    evaluation, note = division.comparison(model, show=show)
     outcome = Outcome(model, out, report, by or None, evaluation, note)
-    if format is Machine.json:
-        print_json(summary_dict(outcome))
+    if format == "json":
+        print_json(_summary_dict(outcome))
     elif not quiet:
-        print_summary(outcome, console())
+        _print_summary(outcome, console())
     if report is not None:
         _write_report(outcome, report, quiet=quiet)
-        if format is Machine.table and not quiet:
+        if format == "table" and not quiet:
             console().print(f"The report: [bold]{escaped(str(report))}[/]", soft_wrap=True)
 
 
@@ -102,49 +189,142 @@ def _write_report(outcome: Outcome, report: Path, *, quiet: bool) -> None:
         raise
 
 
-class _Work:
-    """Which part of a log is fitted on, and which is compared on.
+class _Division:
+    """A log in contexts to fit on and contexts, a share `holdout` of all, to compare on."""
 
-    Args:
-        log: all of it.
-        model: to be fitted.
-        holdout: share of contexts to compare on.
-        seed: of the split.
-        show: whether to show progress.
-    """
-
-    def __init__(self, log: Feedback, model: NashEval, holdout: float, seed: int, show: bool) -> None:
-        self.log, self.model, self.holdout, self.seed, self.show = log, model, holdout, seed, show
-        self.parts = log.split(1 - holdout, seed=seed) if holdout else (log, log[:0])
-        self.enough = self.parts[1].n_contexts >= _FEWEST and min(part.n_records for part in self.parts) > 0
+    def __init__(self, log: Feedback, holdout: float, seed: int) -> None:
+        self.log, self.holdout, self.seed = log, holdout, seed
+        self.train, self.test = log.split(1 - holdout, seed=seed) if holdout else (log, log[:0])
+        self.enough = self.test.n_contexts >= _FEWEST and min(self.train.n_records, self.test.n_records) > 0
         self.once = self.enough and log.n_records > _LARGE
 
-    def fitted(self) -> NashEval:
-        """Return the model to be saved."""
-        return self.model.fit(self.parts[0] if self.once else self.log)
-
-    def comparison(self, model: NashEval) -> tuple[Evaluation | None, str]:
+    def comparison(self, model: NashEval, *, show: bool) -> tuple[Evaluation | None, str]:
         """Return how a model does on the contexts held out, and what to know about that; None where it cannot be."""
         from sklearn.base import clone
 
-        train, test = self.parts
         if not self.enough:
             why = "--holdout 0" if not self.holdout else "too few contexts to hold some out"
             return None, f"No held-out comparison: {why}."
         try:
-            rival = model if self.once else clone(model).fit(train)
-            found = compared(rival, test, costs=model.costs, show=self.show, seed=self.seed)
+            fitted = model if self.once else clone(model).fit(self.train)
+            return compared(fitted, self.test, costs=model.costs, show=show, seed=self.seed), self._note()
         except NashEvalError as error:
-            return None, f"No held-out comparison: {error}"
-        return found, self._note()
+            return None, f"No held-out comparison: {error.message(Argument.as_flag)}"
 
     def _note(self) -> str:
-        from nasheval.feedback.splitting import sole_voters
-
-        train, test = self.parts
-        theirs, held = set(sole_voters(train).tolist()), set(sole_voters(test).tolist())
-        which = "contexts held out, of other voters," if held and not held & theirs else "contexts held out,"
-        said = f"Compared on {test.n_contexts:,} {which} with a model fitted on {train.n_contexts:,}"
+        fitted_on, held = (set(log.sole_voters.tolist()) for log in (self.train, self.test))
+        which = "contexts held out, of other voters," if held and not held & fitted_on else "contexts held out,"
+        note = f"Compared on {self.test.n_contexts:,} {which} with a model fitted on {self.train.n_contexts:,}"
         if self.once:
-            return f"{said}, which is the one saved: a log of more than {_LARGE:,} records is fitted once."
-        return f"{said}; the model that is saved was then fitted on all {self.log.n_contexts:,}."
+            return f"{note}, which is the one saved: a log of more than {_LARGE:,} records is fitted once."
+        return f"{note}; the model that is saved was then fitted on all {self.log.n_contexts:,}."
+
+
+# -- what it says at the end -------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a fit gave.
+
+    Args:
+        model: as it was saved.
+        path: where it was saved.
+        report: where the report will be, if it was asked for; it is written after the summary is printed.
+        by: the context column asked for.
+        evaluation: of the held-out comparison, if there was one.
+        note: what to know about that.
+    """
+
+    model: NashEval
+    path: Path
+    report: Path | None
+    by: str | None
+    evaluation: Evaluation | None
+    note: str
+
+    @property
+    def groups(self) -> str | None:
+        """The context column of the second leaderboard, if there is one to show."""
+        return self.by or usual_column(self.model)
+
+
+def _print_summary(outcome: Outcome, out: Console) -> None:
+    """Print what to know of a fit."""
+    from rich.text import Text
+
+    model, by = outcome.model, outcome.groups
+    diagnostics = model.diagnostics()
+    out.print(Text(f"{model.stage1_.log!r}"))
+    for line in (*_menu_lines(model), *diagnostics.nuisances.lines()):
+        out.print(Text(line))
+    warnings = [*model.stage1_.log.coverage().warnings(), *diagnostics.warnings()]
+    for warning in once(warnings):
+        out.print(Text.assemble(("! ", "yellow"), warning))
+    out.print()
+    board = Board.of(model, None)
+    out.print(standings_table(board.rows, by=None, top=_TOP))
+    codes = {code_of(warning) for warning in warnings}
+    for note in note_lines({"": [note for note in board.notes[""] if code_of(note) not in codes]}):
+        out.print(note)
+    if by is not None:
+        out.print(winners_table(Board.of(model, by).rows, by))
+    out.print()
+    if outcome.evaluation is not None:
+        _print_comparison(outcome.evaluation, out)
+    out.print(Text(outcome.note))
+    out.print()
+    out.print(Text.assemble("The model: ", (str(outcome.path), "bold")))
+    out.print("Next:")
+    for line in _next_commands(outcome):
+        out.print(Text(f"  {line}"))
+
+
+def _print_comparison(evaluation: Evaluation, out: Console) -> None:
+    from rich.text import Text
+
+    from nasheval.scoring.heldout_tables import round_robin_table
+
+    title = f"Held out: what the row wins against the column, with intervals of {evaluation.confidence:.0%}"
+    out.print(round_robin_table(title, evaluation.overall))
+    for line in plainly(evaluation):
+        out.print(Text(line))
+    if evaluation.spending is not None:
+        spent = zip(evaluation.policies, evaluation.spending.mean, strict=True)
+        out.print(Text("Expected cost: " + ", ".join(f"{name} {cost:.4g}" for name, cost in spent) + "."))
+
+
+def _menu_lines(model: NashEval) -> Iterator[str]:
+    """Say that ballots were cut into pairs, where they were."""
+    if model.stage1_.nuisances.log.ballots is not None:
+        rare = "Menus are rare: ballots" if model.aggregator == "auto" else "Ballots"
+        yield f"{rare} were cut into pairs (aggregator AsAsked)"
+
+
+def _next_commands(outcome: Outcome) -> list[str]:
+    """Return what to run next."""
+    encoder, model = outcome.model.stage1_.encoder, outcome.path
+    by = f" --by {outcome.groups}" if outcome.groups else ""
+    context = ' --prompt "..."' if encoder.text else ""
+    context += "".join(f" --set {column.name}=..." for column in encoder.columns[:1])
+    lines = [f"nasheval leaderboard {model}{by}", f"nasheval route {model}{context}"]
+    return lines if outcome.report else [*lines, f"nasheval report {model} -o report.html"]
+
+
+def _summary_dict(outcome: Outcome) -> dict[str, Any]:
+    """Return the same as plain values."""
+    model, by, evaluation = outcome.model, outcome.groups, outcome.evaluation
+    board = Board.of(model, None)
+    return {
+        "model": str(outcome.path),
+        "report": None if outcome.report is None else str(outcome.report),
+        "coverage": model.stage1_.log.coverage().to_dict(),
+        "diagnostics": model.diagnostics().to_dict(),
+        "aggregator": type(model.stage1_.pseudo.aggregation.aggregator).__name__,
+        "leaderboard": board.rows,
+        "leaderboard_notes": list(board.notes[""]),
+        "by": by,
+        "leaderboard_by": None if by is None else Board.of(model, by).rows,
+        "held_out": None if evaluation is None else {**evaluation.to_dict(), "plainly": plainly(evaluation)},
+        "note": outcome.note,
+    }

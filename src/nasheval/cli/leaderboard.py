@@ -2,22 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nasheval.cli.options import MODEL, VOTERS, grouped, speaks
-from nasheval.cli.printing import Format, console, print_csv, print_json, tell
-from nasheval.cli.standings import Board, note_lines, standings_table
+from nasheval.choices import Speaks
+from nasheval.cli.options import MODEL, VOTERS, Format, grouped
+from nasheval.cli.printing import console, print_csv, print_json, tell
+from nasheval.notes import few
+
+if TYPE_CHECKING:
+    from rich.table import Table
+    from rich.text import Text
+
+    from nasheval.estimator import NashEval
+
+Row = Mapping[str, Any]
+_MOST_WINNERS = 6  # of a group that are named
+_MOST_NOTES = 30  # below a leaderboard
+_MOST_NAMES = 4  # of groups that share a note
 
 
 @grouped
 def leaderboard(
     model: MODEL,
     by: Annotated[str, typer.Option(help="Context column that makes groups; without one, all contexts.")] = "",
-    top: Annotated[int, typer.Option(help="Most agents of a group to show in a table; 0 shows all.", min=0)] = 0,
+    top: Annotated[int, typer.Option(help="Most agents per group to show in a table; 0 shows all.", min=0)] = 0,
     voters: VOTERS = None,
-    format: Annotated[Format, typer.Option(help="A table for people, CSV or JSON for machines.")] = Format.table,
+    format: Annotated[Format, typer.Option(help="A table for people, CSV or JSON for machines.")] = "table",
 ) -> None:
     """Print who wins, and where.
 
@@ -35,16 +50,111 @@ def leaderboard(
     """
     from nasheval.estimator import load
 
-    board = Board.of(load(model), by or None, speaks(voters))
-    if format is Format.table:
+    board = Board.of(load(model), by or None, voters)
+    if format == "table":
         out = console()
         out.print(standings_table(board.rows, by=by or None, top=top))
         for line in note_lines(board.notes):
             out.print(line, soft_wrap=True)
         return
-    if format is Format.json:
-        print_json(board.rows)
-    else:
-        print_csv(board.rows)
+    print_rows = print_json if format == "json" else print_csv
+    print_rows(board.rows)
     for line in note_lines(board.notes):
         tell(line.plain)
+
+
+@dataclass(frozen=True)
+class Board:
+    """A model's leaderboard.
+
+    Args:
+        rows: what `NashEval.leaderboard` holds, one row per group and agent.
+        notes: of each group what to know of its intervals; the name of the group of all contexts is "".
+    """
+
+    rows: list[dict[str, Any]]
+    notes: dict[str, tuple[str, ...]]
+
+    @staticmethod
+    def of(model: NashEval, by: str | None, voters: Speaks | None = None) -> Board:
+        """Return the leaderboard by a context column, or of all contexts."""
+        from nasheval.scoring.leaderboard import groups_of, standings
+
+        groups = groups_of(model.stage1_.pseudo, by, voters=voters, seed=model.random_state)
+        rows = [asdict(row) for row in standings(model.stage1_.log, groups, model.regularizer)]
+        return Board(rows, {group.name if by else "": group.payoff.notes for group in groups})
+
+
+def usual_column(model: NashEval) -> str | None:
+    """Return the first context column with a few values, which make groups that a person can look at."""
+    from nasheval.feedback.groups import grouping_columns
+
+    return next(iter(grouping_columns(model.stage1_.log, most=1, quartiles=False)), None)
+
+
+# -- as text ----------------------------------------------------------------------------------------------------------
+
+
+def note_lines(notes: Mapping[str, Sequence[str]]) -> Iterator[Text]:
+    """Yield one line per note, with the groups that it is about; groups that say the same share a line."""
+    from rich.text import Text
+
+    groups: dict[str, list[str]] = {}
+    for group, texts in notes.items():
+        for text in texts:
+            groups.setdefault(text, []).append(group)
+    for text, names in list(groups.items())[:_MOST_NOTES]:
+        where = few(names, _MOST_NAMES)
+        yield Text.assemble(("! ", "yellow"), f"{where}: {text}" if where else text)
+    if len(groups) > _MOST_NOTES:
+        yield Text(f"... and {len(groups) - _MOST_NOTES} more notes: ask for one group's payoff_interval() in Python")
+
+
+def standings_table(rows: Sequence[Row], *, by: str | None, top: int = 0) -> Table:
+    """Return every agent of every group, or the first `top` of each."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"Leaderboard by {by}" if by else "Leaderboard, all contexts", title_justify="left")
+    if by:
+        table.add_column(by, overflow="fold")
+    table.add_column("agent", overflow="fold")
+    bridged = any(row["bridged"] for row in rows)
+    for name in ("lottery", "range", "wins in", "rating", "votes", *(["bridged"] if bridged else [])):
+        table.add_column(name, justify="right", no_wrap=True)
+    for group, members in _groups(rows):
+        for place, row in enumerate(members[: top or None]):
+            named = [Text(group if not place else "")] if by else []
+            style = "bold" if row["in_support"] else ""
+            unmet = [f"{row['bridged']:,}"] if bridged else []
+            table.add_row(*named, Text(row["agent"]), *_cells(row), *unmet, style=style)
+        if top and len(members) > top:
+            table.add_row(*([""] if by else []), f"and {len(members) - top} more", style="dim")
+        table.add_section()
+    return table
+
+
+def winners_table(rows: Sequence[Row], by: str) -> Table:
+    """Return the winners, one row per group."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table(title=f"Winners by {by}", title_justify="left")
+    table.add_column(by, overflow="fold")
+    table.add_column("lottery over the winners", overflow="fold")
+    for group, members in _groups(rows):
+        shares = [f"{row['agent']} {row['lottery']:.2f}" for row in members if row["in_support"]]
+        table.add_row(Text(group), Text(few(shares, _MOST_WINNERS)))
+    return table
+
+
+def _groups(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
+    for group, members in groupby(rows, key=lambda row: str(row["group"])):
+        yield group, list(members)
+
+
+def _cells(row: Row) -> list[str]:
+    known = row["rating"] is not None and row["rating"] == row["rating"]
+    rating = f"{row['rating']:.0f} ± {row['rating_error']:.0f}" if known else "?"
+    stable = f"{row['lower']:.2f} to {row['upper']:.2f}"
+    return [f"{row['lottery']:.3f}", stable, f"{row['frequency']:.0%}", rating, f"{row['votes']:,.0f}"]

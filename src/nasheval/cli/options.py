@@ -7,56 +7,53 @@ import tomllib
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
-from enum import StrEnum
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
+from nasheval.choices import Speaks
 from nasheval.errors import InputError
 
-if TYPE_CHECKING:
-    from nasheval.payoff.clusters import Speaks
+Format = Literal["table", "csv", "json"]
+TableOrJson = Literal["table", "json"]  # of results that are no single table
 
 MODEL = Annotated[str, typer.Argument(metavar="MODEL", help="Folder of a model that nasheval fit wrote.")]
-_CONFIG = "config"
-
-
-class Voters(StrEnum):
-    """Whom intervals speak for."""
-
-    panel = "panel"
-    population = "population"
-
-
+FORMAT = Annotated[TableOrJson, typer.Option(help="A table for people, JSON for machines.")]
 VOTERS = Annotated[
-    Voters | None,
+    Speaks | None,
     typer.Option(
         help="Whom intervals speak for: panel (these very voters) or population (others like them, which is wider); by "
         "default the population with 20 named voters or more, the panel with fewer.",
         show_default=False,
     ),
 ]
+_CONFIG = "config"
+
+
+def split(text: str) -> list[str]:
+    """Return the words between commas."""
+    return [word.strip() for word in text.split(",") if word.strip()]
 
 
 def grouped(command: Callable[..., None]) -> Callable[..., None]:
-    """Return a command in whose place typer sees one option for each field of its dataclass arguments, and --config."""
+    """Return a command in whose place typer sees one option per field of its dataclass arguments, and --config."""
     hints = get_type_hints(command, include_extras=True)
     groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
-    seen: list[inspect.Parameter] = []
+    shown: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
-        seen += _options_of(groups[parameter.name]) if parameter.name in groups else [parameter]
+        shown += _options_of(groups[parameter.name]) if parameter.name in groups else [parameter]
     config = inspect.Parameter(_CONFIG, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_ConfigFile)
 
     @wraps(command)
-    def run(**given: Any) -> None:
-        given.pop(_CONFIG, None)
+    def run(**options: Any) -> None:
+        options.pop(_CONFIG, None)
         for name, kind in groups.items():
-            given[name] = kind(**{field.name: given.pop(field.name) for field in fields(kind)})
-        command(**given)
+            options[name] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})
+        command(**options)
 
-    keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*seen, config)]
+    keyword = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in (*shown, config)]
     run.__signature__ = inspect.Signature(keyword)  # type: ignore[attr-defined]  # what typer asks for
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in keyword}
     return run
@@ -64,17 +61,8 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
 
 def _options_of(group: Any) -> list[inspect.Parameter]:
     hints = get_type_hints(group, include_extras=True)
-    return [
-        inspect.Parameter(
-            field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=hints[field.name]
-        )
-        for field in fields(group)
-    ]
-
-
-def speaks(voters: Voters | None) -> Speaks | None:
-    """Return whom intervals speak for, as the package takes it."""
-    return None if voters is None else voters.value
+    kind = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(f.name, kind, default=f.default, annotation=hints[f.name]) for f in fields(group)]
 
 
 # -- options from a file ----------------------------------------------------------------------------------------------
@@ -86,17 +74,17 @@ def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
         commands = getattr(ctx.find_root().command, "commands", {}).values()
         accepted = {str(option.name) for command in commands for option in command.params}
         several = {str(option.name) for option in ctx.command.params if getattr(option, "multiple", False)}
-        told = _parsed(path, accepted)
-        ctx.default_map = {name: _parts(value) if name in several else _flat(value) for name, value in told.items()}
+        named = _parsed(path, accepted).items()
+        ctx.default_map = {name: _as_list(value) if name in several else _flat(value) for name, value in named}
     return path
 
 
 def _parsed(path: Path, accepted: set[str]) -> dict[str, Any]:
     try:
-        told = tomllib.loads(path.read_text(encoding="utf-8"))
+        settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"--config {path}: cannot be read as TOML ({error}).") from None
-    named = {name.replace("-", "_"): value for name, value in told.items()}
+    named = {name.replace("-", "_"): value for name, value in settings.items()}
     for name in named:
         if name not in accepted:
             near = get_close_matches(name, accepted, n=1)
@@ -107,10 +95,10 @@ def _parsed(path: Path, accepted: set[str]) -> dict[str, Any]:
 
 def _flat(value: Any) -> Any:
     """Return a list as commas and a table as key=value with commas, which is how flags say it."""
-    return ",".join(_parts(value)) if isinstance(value, list | dict) else value
+    return ",".join(_as_list(value)) if isinstance(value, list | dict) else value
 
 
-def _parts(value: Any) -> list[str]:
+def _as_list(value: Any) -> list[str]:
     if isinstance(value, dict):
         return [f"{key}={one}" for key, one in value.items()]
     return [str(one) for one in value] if isinstance(value, list) else [str(value)]

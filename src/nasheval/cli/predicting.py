@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from nasheval.cli.options import MODEL, grouped
-from nasheval.cli.printing import Format, Machine, console, escaped, print_csv, print_json, tell, whole_file
-from nasheval.cli.reading import chosen_rows, joined, split
-from nasheval.cli.unseen import candidates, predict_note, rivals_not_met, route_lines
+from nasheval.cli.options import FORMAT, MODEL, Format, grouped, split
+from nasheval.cli.printing import console, escaped, print_csv, print_json, tell
+from nasheval.cli.reading import chosen_rows, joined
 from nasheval.errors import InputError
+from nasheval.files import whole_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from nasheval.arrays import Floats
     from nasheval.estimator import NashEval
-    from nasheval.feedback.readers.sources import Source
 
 AGENTS = Annotated[str, typer.Option(help="Agents that are up, with commas; without it, all.", show_default=False)]
 BUDGET = Annotated[
@@ -31,7 +31,7 @@ _ENDINGS = (".parquet", ".csv", ".jsonl", ".json", ".feather", ".arrow")
 @grouped
 def predict(
     model: MODEL,
-    file: Annotated[str, typer.Argument(help="Contexts, a row each: .parquet, .csv, .tsv, .jsonl, .json, .feather.")],
+    file: Annotated[str, typer.Argument(help="Contexts, one per row: .parquet, .csv, .tsv, .jsonl, .json, .feather.")],
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help=f"File to write, which ends in {', '.join(_ENDINGS)}.")
     ] = None,
@@ -41,11 +41,11 @@ def predict(
     agents: AGENTS = "",
     budget: BUDGET = None,
     cost_weight: WEIGHT = None,
-    format: Annotated[Format, typer.Option(help="How to print, without --out.")] = Format.csv,
+    format: Annotated[Format, typer.Option(help="How to print, without --out.")] = "csv",
 ) -> None:
     """Give the winning lottery at each context of a file.
 
-    The output has a column for each agent, and the most probable one as "winner"; rows are in the order of the file.
+    The output has one column per agent, and the most probable one as "winner"; rows are in the order of the file.
     Where winners were never compared with some rival, a note on standard error says at how many contexts.
 
     Examples:
@@ -55,114 +55,86 @@ def predict(
       nasheval predict model/ new.csv --keep id --budget 0.002 > lotteries.csv
     """
     from nasheval.estimator import load
+    from nasheval.feedback.readers.contexts import read_contexts
+    from nasheval.policy.availability import candidates
     from nasheval.policy.choosing import WINNER
+    from nasheval.scoring.rivals import context_notes
 
     if out is not None and out.suffix.lower() not in _ENDINGS:
         raise InputError(f"--out {out}: accepted are files that end in {', '.join(_ENDINGS)}.")
     loaded = load(model)
-    contexts, carried = _contexts_in(chosen_rows(file, where), loaded, join, split(keep))
-    found, lotteries = _answers(loaded, contexts, carried, _changes(loaded, agents, budget, cost_weight))
-    note = predict_note(loaded, lotteries > WINNER, candidates(loaded, contexts, split(agents) or None))
-    if note:
+    rows, encoder = chosen_rows(file, where), loaded.stage1_.encoder
+    contexts, carried = read_contexts(rows, encoder, join=joined(join), keep=split(keep))
+    lotteries = loaded.predict_proba(contexts, **_changes(loaded, agents, budget, cost_weight))
+    answers = _answers(loaded.agents_, lotteries, carried)
+    up = candidates(loaded.policy_, contexts, split(agents) or None)
+    if note := " ".join(context_notes(loaded.stage1_, lotteries > WINNER, up)):
         tell(note)
     if out is None:
-        _print(found, format)
+        _print(answers, format)
         return
-    with whole_file(out) as part:
-        _write(found, part)
-    tell(f"{found.num_rows:,} lotteries over {len(loaded.agents_)} agents: {out}")
-
-
-def _contexts_in(rows: str | Source, model: NashEval, join: str, keep: list[str]) -> tuple[pa.Table, pa.Table]:
-    """Return the contexts of a file, read as the model's own were, and the columns to carry over."""
-    from nasheval.feedback.readers.arena import ARENA_55K, detect_schema
-    from nasheval.feedback.readers.checks import RowChecks, need_columns
-    from nasheval.feedback.readers.covariates import Covariates
-    from nasheval.feedback.readers.sources import open_source
-
-    encoder, source = model.stage1_.encoder, open_source(rows)
-    schema = detect_schema(source.names)
-    beside = Covariates.resolve(
-        source,
-        context=[column.name for column in encoder.columns],
-        text=encoder.text,
-        join=joined(join),
-        roles={},
-        categorical=[column.name for column in encoder.columns if column.kind == "categorical"],
-        prompt=schema.prompt if schema else None,
-        json_text=schema is ARENA_55K,
-    )
-    for name in keep:
-        need_columns({"keep": name}, source.names, source.label)
-    table = source.read([*beside.columns(), *keep, *source.names[:1]], text=beside.as_text())
-    checks = RowChecks(source.label, table.num_rows, "raise")
-    contexts = beside.contexts(checks, table)
-    checks.settle()
-    return contexts if contexts.num_columns else table.select([]), table.select(keep)
+    with whole_file(out) as opened:
+        _write(answers, opened, out.suffix.lower())
+    tell(f"{answers.num_rows:,} lotteries over {len(loaded.agents_)} agents: {out}")
 
 
 def _changes(model: NashEval, agents: str, budget: float | None, weight: float | None) -> dict[str, Any]:
     """Return what is asked otherwise than the model was fitted; a learned policy cannot answer that."""
-    given = {"agents": split(agents) or None, "budget": budget, "cost_weight": weight}
-    changes = {name: value for name, value in given.items() if value is not None}
+    asked = {"agents": split(agents) or None, "budget": budget, "cost_weight": weight}
+    changes = {name: value for name, value in asked.items() if value is not None}
     if changes and hasattr(model.policy_, "network"):
         tell("The learned policy is bypassed: it knows the game it was trained for, so this one is solved exactly.")
     return changes
 
 
-def _answers(
-    model: NashEval, contexts: pa.Table, carried: pa.Table, changes: dict[str, Any]
-) -> tuple[pa.Table, Floats]:
-    """Return the table to write, and the lotteries in it, (n, K)."""
+def _answers(agents: Sequence[str], lotteries: Floats, carried: pa.Table) -> pa.Table:
+    """Return the columns carried over, the most probable agent, and one column per agent."""
     import pyarrow as pa
 
-    lotteries = model.predict_proba(contexts, **changes)
-    chosen = [model.agents_[best] for best in lotteries.argmax(axis=1)]
-    columns = {name: carried[name] for name in carried.column_names}
-    twice = [name for name in (*columns, "winner") if name in model.agents_]
+    twice = [name for name in (*carried.column_names, "winner") if name in agents]
     if twice:
         raise InputError(
             f"An agent is called {twice[0]!r}, as is another column of the output; leave it out of --keep."
         )
-    columns |= {"winner": pa.array(chosen), **{name: lotteries[:, k] for k, name in enumerate(model.agents_)}}
-    return pa.table(columns), lotteries
+    columns = {name: carried[name] for name in carried.column_names}
+    columns["winner"] = pa.array([agents[best] for best in lotteries.argmax(axis=1)])
+    return pa.table({**columns, **{name: lotteries[:, k] for k, name in enumerate(agents)}})
 
 
-def _print(found: pa.Table, format: Format) -> None:
-    rows = found.to_pylist()
-    if format is Format.json:
+def _print(answers: pa.Table, format: Format) -> None:
+    rows = answers.to_pylist()
+    if format == "json":
         print_json(rows)
-    elif format is Format.csv:
+    elif format == "csv":
         print_csv(rows)
     else:
         from rich.table import Table
         from rich.text import Text
 
-        table = Table(*map(escaped, found.column_names))
+        table = Table(*map(escaped, answers.column_names))
         for row in rows:
             table.add_row(*(Text(f"{one:.3f}" if isinstance(one, float) else str(one)) for one in row.values()))
         console().print(table)
 
 
-def _write(found: pa.Table, path: Path) -> None:
+def _write(answers: pa.Table, file: BinaryIO, ending: str) -> None:
     import json
 
     import pyarrow.csv
     import pyarrow.feather
     import pyarrow.parquet
 
-    match path.suffix.lower():
+    match ending:
         case ".parquet":
-            pyarrow.parquet.write_table(found, path)
+            pyarrow.parquet.write_table(answers, file)
         case ".csv":
-            pyarrow.csv.write_csv(found, path)
+            pyarrow.csv.write_csv(answers, file)
         case ".feather" | ".arrow":
-            pyarrow.feather.write_feather(found, str(path))
+            pyarrow.feather.write_feather(answers, file)
         case ".json":
-            path.write_text(json.dumps(found.to_pylist(), default=str), encoding="utf-8")
+            file.write(json.dumps(answers.to_pylist(), default=str).encode())
         case _:
-            lines = (json.dumps(row, default=str) + "\n" for row in found.to_pylist())
-            path.write_text("".join(lines), encoding="utf-8")
+            file.writelines((json.dumps(row, default=str) + "\n").encode() for row in answers.to_pylist())
 
 
 @grouped
@@ -177,7 +149,7 @@ def route(
     budget: BUDGET = None,
     cost_weight: WEIGHT = None,
     draw: Annotated[int | None, typer.Option(help="Draw the agent from the lottery with this seed.")] = None,
-    format: Annotated[Machine, typer.Option(help="A table for people, JSON for machines.")] = Machine.table,
+    format: FORMAT = "table",
 ) -> None:
     """Choose an agent for one prompt or context.
 
@@ -192,7 +164,9 @@ def route(
       nasheval route model/ --set lanes_count=3 --set vehicles_density=1.2 --agents fast,cautious --format json
     """
     from nasheval.estimator import load
+    from nasheval.policy.availability import candidates
     from nasheval.policy.choosing import WINNER, choose, winner_sets
+    from nasheval.scoring.rivals import rivals_not_met, winner_notes
 
     loaded = load(model)
     context = _one_context(loaded, prompt, set or [])
@@ -200,8 +174,8 @@ def route(
     [chosen] = choose(lottery, loaded.agents_, seed=draw)
     [winners] = winner_sets(lottery, loaded.agents_)
     shares = {name: float(share) for name, share in zip(loaded.agents_, lottery[0], strict=True)}
-    up = candidates(loaded, context, split(agents) or None)
-    if format is Machine.json:
+    up = candidates(loaded.policy_, context, split(agents) or None)
+    if format == "json":
         unmet = rivals_not_met(loaded.stage1_.status, lottery > WINNER, up)
         bridged, unknown = ([name for name, on in zip(loaded.agents_, rows[0], strict=True) if on] for rows in unmet)
         unseen = {"bridged": bridged, "unknown": unknown}
@@ -209,23 +183,23 @@ def route(
     else:
         _print_route(chosen, winners, shares)
         ranked = sorted(winners, key=lambda name: -shares[name])
-        for line in route_lines(loaded, loaded.payoff(context)[0], ranked, up[0]):
+        for line in winner_notes(loaded.stage1_, loaded.payoff(context)[0], ranked, up[0]):
             console().print(escaped(line), soft_wrap=True)
 
 
-def _one_context(model: NashEval, prompt: str | None, given: list[str]) -> pa.Table:
+def _one_context(model: NashEval, prompt: str | None, settings: list[str]) -> pa.Table:
     """Return a table of one row: the columns that the model knows, missing where they are not given."""
     import pyarrow as pa
 
-    encoder, values = model.stage1_.encoder, dict(map(_pair, given))
+    encoder, values = model.stage1_.encoder, dict(map(_pair, settings))
     if prompt is not None and encoder.text is None:
         raise InputError("--prompt was given, but this model was fitted without prompts (--text); use --set.")
     if prompt is not None:
         values[str(encoder.text)] = prompt
     names = [column.name for column in encoder.columns] + ([encoder.text] if encoder.text else [])
-    strange = [name for name in values if name not in names]
-    if strange:
-        raise InputError(f"--set names {strange[0]!r}; the model knows {', '.join(names) or 'no context columns'}.")
+    unknown = [name for name in values if name not in names]
+    if unknown:
+        raise InputError(f"--set names {unknown[0]!r}; the model knows {', '.join(names) or 'no context columns'}.")
     absent = [name for name in names if name not in values]
     if absent:
         tell(f"Not given, taken as missing: {', '.join(absent)}.")
@@ -250,9 +224,8 @@ def _print_route(chosen: str, winners: list[str], shares: dict[str, float]) -> N
     for share, name in ranked:
         table.add_row(Text(name), f"{share:.3f}")
     if len(shares) > len(winners):
-        table.add_row(
-            f"the {len(shares) - len(winners)} others", f"{abs(1 - sum(share for share, _ in ranked)):.3f}", style="dim"
-        )
+        rest = abs(1 - sum(share for share, _ in ranked))
+        table.add_row(f"the {len(shares) - len(winners)} others", f"{rest:.3f}", style="dim")
     out = console()
     out.print(table)
     out.print(Text.assemble("chosen: ", (chosen, "bold green")))

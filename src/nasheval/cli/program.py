@@ -1,15 +1,4 @@
-"""The program: its commands, its exit status, and what becomes of an error.
-
-| status | means |
-| --- | --- |
-| 0 | done |
-| 1 | what was given cannot be used as it is: a file, a value, a saved model |
-| 2 | the command line was not understood |
-| 3 | a package that this needs is not installed |
-| 4 | a solver did not converge |
-| 70 | a defect in nasheval |
-| 130 | interrupted |
-"""
+"""The program: its commands, its exit status, and what becomes of an error."""
 
 from __future__ import annotations
 
@@ -21,16 +10,14 @@ from typing import Annotated
 
 import typer
 
-from nasheval.cli.checking import check
-from nasheval.cli.datasets import datasets_app
+from nasheval.cli.checking import check, datasets_app
 from nasheval.cli.evaluating import evaluate
-from nasheval.cli.exporting import export
 from nasheval.cli.fitting import fit
 from nasheval.cli.leaderboard import leaderboard
 from nasheval.cli.predicting import predict, route
-from nasheval.cli.printing import as_options, console, escaped
-from nasheval.cli.reporting import report
-from nasheval.errors import ConvergenceError, MissingExtraError, NashEvalError
+from nasheval.cli.printing import console, escaped
+from nasheval.cli.reporting import export, report
+from nasheval.errors import Argument, ConvergenceError, MissingExtraError, NashEvalError
 
 _STATUS = {MissingExtraError: 3, ConvergenceError: 4}
 _DEFECT, _INTERRUPTED = 70, 130
@@ -76,14 +63,14 @@ def main() -> None:
     except Exception as error:
         if debug:
             raise
-        sys.exit(_told(error))
+        sys.exit(_reported(error))
 
 
-def _told(error: Exception) -> int:
+def _reported(error: Exception) -> int:
     """Say what went wrong; return the exit status."""
     out = console(stderr=True)
     if isinstance(error, NashEvalError):
-        out.print(f"[bold red]error:[/] {escaped(as_options(str(error)))}", soft_wrap=True)
+        out.print(f"[bold red]error:[/] {escaped(error.message(Argument.as_flag))}", soft_wrap=True)
         return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 1)
     if isinstance(error, OSError | MemoryError):
         out.print(f"[bold red]error:[/] {escaped(str(error) or 'out of memory')}", soft_wrap=True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from enum import StrEnum
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import typer
 
-from nasheval.cli.parts import Part, part_of
+from nasheval.choices import DesignName, OnError
+from nasheval.cli.options import split
 from nasheval.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,31 +24,9 @@ FILES = (
     "Votes, rankings or scores: .parquet, .csv, .tsv, .jsonl, .json, .feather, PrefLib; a folder or a glob; or the "
     "name of a data set that comes with the package, such as highway."
 )
+Kind = Literal["auto", "votes", "rankings", "scores"]
+_TRAIN = 0.8  # share of the contexts in the part "train"
 _PANEL = "Reading the log"
-
-
-class Kind(StrEnum):
-    """What a file holds."""
-
-    auto = "auto"
-    votes = "votes"
-    rankings = "rankings"
-    scores = "scores"
-
-
-class OnBadRow(StrEnum):
-    """What to do with a bad row."""
-
-    stop = "raise"
-    skip = "skip"
-
-
-class DesignChoice(StrEnum):
-    """How a log came about."""
-
-    auto = "auto"
-    inclusion = "inclusion"
-    draws = "draws"
 
 
 def _option(text: str, *, name: str | None = None, **more: Any) -> Any:
@@ -58,7 +37,7 @@ def _option(text: str, *, name: str | None = None, **more: Any) -> Any:
 class Reading:
     """How a log is read; an empty string or 0 leaves it to the reader."""
 
-    kind: Annotated[Kind, _option("What the file holds; auto tells from the columns.")] = Kind.auto
+    kind: Annotated[Kind, _option("What the file holds; auto tells from the columns.")] = "auto"
     context: Annotated[str, _option("Context columns, with commas.")] = ""
     text: Annotated[str, _option("Prompt column; 'none' reads no text.")] = ""
     context_id: Annotated[str, _option("Column whose equal values are one context.")] = ""
@@ -78,26 +57,27 @@ class Reading:
     rank: Annotated[str, _option("Rankings: column of the rank, 1 is best.")] = ""
     agents: Annotated[str, _option("Votes: keep only these agents. Rankings, scores: their columns.")] = ""
     min_votes: Annotated[int, _option("Leave out agents with fewer records than this.", min=0)] = 0
-    pairs_per_context: Annotated[int, _option("Scores: pairs drawn a prompt; 0 takes all.", min=0)] = 0
+    pairs_per_context: Annotated[int, _option("Scores: pairs drawn per prompt; 0 takes all.", min=0)] = 0
     voter: Annotated[str, _option("Column of who voted.")] = ""
     time: Annotated[str, _option("Column of when.")] = ""
     propensity: Annotated[str, _option("Column of the probability with which the menu was asked.")] = ""
     weight: Annotated[str, _option("Column of record weights.")] = ""
     design: Annotated[
-        DesignChoice, _option("Votes, rankings: whether menus are included one by one or drawn; auto tells.")
-    ] = DesignChoice.auto
+        Literal["auto", DesignName],
+        _option("Votes, rankings: whether menus are included one by one or drawn; auto tells."),
+    ] = "auto"
     seed: Annotated[int, _option("Seed of everything that is drawn.")] = 0
     where: Annotated[
         str,
         _option("Read only rows of a column's value: split=train; split=dev|test for several, split!=test for others."),
     ] = ""
     part: Annotated[
-        Part,
+        Literal["all", "train", "test"],
         _option("Read four fifths of the contexts (train), or the rest (test): fit on one, evaluate on the other."),
-    ] = Part.all
-    on_error: Annotated[OnBadRow, _option("Stop at bad rows, or leave them out and count them.")] = OnBadRow.stop
+    ] = "all"
+    on_error: Annotated[OnError, _option("Stop at bad rows, or leave them out and count them.")] = "raise"
 
-    def log(self, file: str, *, quiet: bool = False, on_error: str | None = None) -> Feedback:
+    def log(self, file: str, *, quiet: bool = False, on_error: OnError | None = None) -> Feedback:
         """Read a log.
 
         Args:
@@ -105,14 +85,18 @@ class Reading:
             quiet: keep the counts of skipped rows off standard error.
             on_error: in place of the option.
         """
-        file, wanted = self._bundled(file)
-        reader, options = _READERS[wanted._kind(file)](wanted, file)
-        common: dict[str, Any] = {name: split(getattr(wanted, name)) for name in ("context", "categorical")}
-        common |= {"context_id": wanted.context_id, "join": joined(wanted.join)}
-        named = {name: value for name, value in (common | options).items() if value not in ("", [], None, False)}
+        from nasheval.feedback.frequent import keep_frequent
+
+        path, wanted = self._bundled(file)
+        reader, options = wanted._reader(path)
         with contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext():
-            log: Feedback = reader(chosen_rows(file, wanted.where), on_error=on_error or str(wanted.on_error), **named)
-        return part_of(_frequent(log, self.min_votes) if self.min_votes else log, self.part, self.seed)
+            log: Feedback = reader(chosen_rows(path, self.where), on_error=on_error or self.on_error, **options)
+        if self.min_votes:
+            log = keep_frequent(log, self.min_votes)
+        if self.part == "all":
+            return log
+        train, test = log.split(_TRAIN, seed=self.seed)
+        return train if self.part == "train" else test
 
     def like(self, model: NashEval) -> Self:
         """Return the same with the columns that a model knows, where none are named here."""
@@ -126,79 +110,50 @@ class Reading:
 
     def _bundled(self, file: str) -> tuple[str, Self]:
         """Return the path and the options of a data set that comes with the package, if this is its name."""
-        from nasheval.feedback.datasets import HIGHWAY_CONTEXT, NAMES, path
+        from nasheval.feedback.datasets import COLUMNS, path
 
-        if file not in NAMES or Path(file).exists():
+        if file not in COLUMNS or Path(file).exists():
             return file, self
-        known: dict[str, Any] = {"context": ",".join(HIGHWAY_CONTEXT), "context_id": "configuration", "voter": "judge"}
-        known["propensity"] = "propensity"
-        return str(path(file)), replace(self, **{k: v for k, v in known.items() if not getattr(self, k)})
+        unsaid = {role: names for role, names in COLUMNS[file].items() if not getattr(self, role)}
+        columns: Any = {role: names if isinstance(names, str) else ",".join(names) for role, names in unsaid.items()}
+        return str(path(file)), replace(self, **columns)
 
-    def _kind(self, file: str) -> Kind:
-        if self.kind is not Kind.auto:
-            return self.kind
-        if self.ballot or is_preflib(file):
-            return Kind.rankings
-        return Kind.scores if self.pairs_per_context else Kind.votes
+    def _reader(self, file: str) -> tuple[Callable[..., Feedback], dict[str, Any]]:
+        """Return the reader of a file, and those of the options that it takes and that say something."""
+        from nasheval.feedback.readers.preflib import SUFFIXES
+        from nasheval.feedback.readers.rankings import read_rankings
+        from nasheval.feedback.readers.scores import read_scores
+        from nasheval.feedback.readers.votes import read_votes
 
-    def _columns(self, *names: str) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in (*names, "voter", "time", "propensity", "weight")}
-
-    def _design(self) -> str | None:
-        return None if self.design is DesignChoice.auto else str(self.design)
-
-    def _some_text(self) -> str:
-        return "" if self.text == "none" else self.text
-
-
-def _votes(given: Reading, file: str) -> tuple[Any, dict[str, Any]]:
-    from nasheval.feedback.readers.votes import read_votes
-
-    options = given._columns("model_a", "model_b", "winner", "average_repeats")
-    options |= {"labels": _labels(given.labels), "agents": split(given.agents), "design": given._design()}
-    if given.text == "none":
-        return lambda source, **named: read_votes(source, text=None, **named), options
-    return read_votes, {**options, "text": given.text}
+        preflib = Path(file).suffix.lower() in SUFFIXES
+        by_options: Kind = "rankings" if self.ballot or preflib else "scores" if self.pairs_per_context else "votes"
+        kind = by_options if self.kind == "auto" else self.kind
+        if kind == "scores" and not self.agents:
+            raise InputError("Scores need --agents: the score columns, with commas, such as --agents gpt-4,claude-v2.")
+        values = {**vars(self), "labels": _labels(self.labels), "join": joined(self.join)}
+        values |= {name: split(values[name]) for name in ("context", "categorical", "ballot", "agents")}
+        values |= {"design": self.design.removeprefix("auto"), "text": self.text if self.text != "none" else ""}
+        taken = (*_COMMON, *(("design",) if preflib and kind == "rankings" else _OWN[kind]))
+        options = {name: values[name] for name in taken if values[name] not in ("", [], None, False)}
+        if kind == "votes" and self.text == "none":
+            options["text"] = None
+        readers: dict[str, Callable[..., Feedback]]
+        readers = {"votes": read_votes, "rankings": read_rankings, "scores": read_scores}
+        return readers[kind], options
 
 
-def _rankings(given: Reading, file: str) -> tuple[Any, dict[str, Any]]:
-    from nasheval.feedback.readers.rankings import read_rankings
-
-    if is_preflib(file):
-        return read_rankings, {"design": given._design()}
-    options = given._columns("agent", "rank") | {"design": given._design(), "text": given._some_text()}
-    return read_rankings, {**options, "ballot": split(given.ballot), "agents": split(given.agents)}
-
-
-def _scores(given: Reading, file: str) -> tuple[Any, dict[str, Any]]:
-    from nasheval.feedback.readers.scores import read_scores
-
-    if not given.agents:
-        raise InputError("Scores need --agents: the score columns, with commas, such as --agents gpt-4,claude-v2.")
-    options = {"agents": split(given.agents), "text": given._some_text(), "seed": given.seed}
-    return read_scores, {**options, "pairs_per_context": given.pairs_per_context or None}
-
-
-_READERS = {Kind.votes: _votes, Kind.rankings: _rankings, Kind.scores: _scores}
-
-
-def _frequent(log: Feedback, least: int) -> Feedback:
-    """Return the log of the agents that stand in at least so many records among themselves."""
-    import numpy as np
-
-    while True:
-        count = np.bincount(log.records.agent, minlength=log.n_agents)
-        kept = [name for name, votes in zip(log.agents, count, strict=True) if votes >= least]
-        if len(kept) == log.n_agents:
-            return log
-        if len(kept) < 2:
-            raise InputError(f"--min-votes {least}: fewer than two agents have as many records; ask for fewer.")
-        log = log.keep_agents(kept)
+_COMMON = ("context", "categorical", "context_id", "join")
+_COLUMNS = ("voter", "time", "propensity", "weight", "text", "agents", "design")
+_OWN = {
+    "votes": (*_COLUMNS, "model_a", "model_b", "winner", "labels", "average_repeats"),
+    "rankings": (*_COLUMNS, "ballot", "agent", "rank"),
+    "scores": ("agents", "text", "seed", "pairs_per_context"),
+}
 
 
 def chosen_rows(file: str, where: str) -> str | Source:
     """Return the rows of a file that --where chooses; the file itself where it says nothing."""
-    from nasheval.feedback.readers.checks import need_columns
+    from nasheval.feedback.readers.row_checks import need_columns
     from nasheval.feedback.readers.sources import open_source
 
     if not where:
@@ -213,24 +168,13 @@ def chosen_rows(file: str, where: str) -> str | Source:
     return source.where(column, [value.strip() for value in values.split("|")], other=other)
 
 
-def is_preflib(file: str) -> bool:
-    """Tell whether a file is one of PrefLib, by its ending."""
-    from nasheval.feedback.readers.preflib import SUFFIXES
-
-    return Path(file).suffix.lower() in SUFFIXES
-
-
-def split(text: str) -> list[str]:
-    """Return the parts between commas."""
-    return [part.strip() for part in text.split(",") if part.strip()]
-
-
-def _labels(text: str) -> dict[str, str] | None:
-    pairs = [part.rpartition("=") for part in split(text)]
-    for label, equals, meaning in pairs:
-        if not equals or not label:
+def _labels(text: str) -> dict[str | None, str] | None:
+    """Return what labels mean; nothing before "=" is a missing label."""
+    pairs = [pair.rpartition("=") for pair in split(text)]
+    for _, equals, meaning in pairs:
+        if not equals:
             raise InputError(f"--labels holds {meaning!r}; accepted is label=meaning, such as 1=a,2=b,3=tie,-1=drop.")
-    return {label.strip(): meaning.strip() for label, _, meaning in pairs} or None
+    return {label.strip() or None: meaning.strip() for label, _, meaning in pairs} or None
 
 
 def joined(text: str) -> tuple[str, ...] | None:

@@ -1,4 +1,4 @@
-"""`nasheval report`: one page on a model."""
+"""`nasheval report`: one page on a model; `nasheval export`: a model in a form that other programs run."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from nasheval.choices import Speaks
 from nasheval.cli.evaluating import AGAINST, RIVALS, compared
-from nasheval.cli.options import MODEL, VOTERS, grouped, speaks
+from nasheval.cli.options import MODEL, VOTERS, grouped, split
 from nasheval.cli.printing import tell
-from nasheval.cli.reading import FILES, Reading, split
-from nasheval.errors import InputError
+from nasheval.cli.reading import FILES, Reading
+from nasheval.files import check_folder
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
-    from nasheval.payoff.clusters import Speaks
     from nasheval.scoring.heldout import Evaluation
+
+_TITLE = "Evaluation of agents"
 
 
 @grouped
@@ -26,7 +28,7 @@ def report(
     reading: Reading,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
     by: Annotated[str, typer.Option(help="Context columns to group by, with commas; without it, the usual.")] = "",
-    title: Annotated[str, typer.Option(help="Title of the page.")] = "Evaluation of agents",
+    title: Annotated[str, typer.Option(help="Title of the page.")] = _TITLE,
     heldout: Annotated[str, typer.Option(help=f"A log that the model has not seen, to compare on. {FILES}")] = "",
     against: AGAINST = RIVALS,
     voters: VOTERS = None,
@@ -49,19 +51,13 @@ def report(
     evaluation = None
     if heldout:
         log = reading.like(loaded).log(heldout)
-        how: dict[str, Any] = {"voters": speaks(voters), "show": not quiet, "seed": reading.seed}
+        how: dict[str, Any] = {"voters": voters, "show": not quiet, "seed": reading.seed}
         evaluation = compared(loaded, log, against=against, costs=loaded.costs, **how)
     if not quiet:
         tell(f"writing the report {out} ...")
-    write(loaded, out, by=split(by), title=title, evaluation=evaluation, voters=speaks(voters))
+    write(loaded, out, by=split(by), title=title, evaluation=evaluation, voters=voters)
     if not quiet:
         tell(f"The report: {out}")
-
-
-def check_folder(out: Path) -> None:
-    """Raise where a file has no folder to be written into: before the work, not after it."""
-    if not out.parent.is_dir():
-        raise InputError(f"There is no folder {str(out.parent)!r} to write {out.name!r} into; create it first.")
 
 
 def write(
@@ -69,29 +65,53 @@ def write(
     out: Path,
     *,
     by: Sequence[str] = (),
-    title: str = "",
+    title: str = _TITLE,
     evaluation: Evaluation | None = None,
     voters: Speaks | None = None,
 ) -> None:
     """Write the report of a fitted model."""
     from nasheval.scoring.report import gather, write_report
 
-    check_folder(out)
-    found = gather(
+    settings = {name: value for name, value in model.get_params(deep=False).items() if value is not None}
+    settings = {name: value for name, value in settings.items() if name not in ("verbose", "engine")}
+    contents = gather(
         model.stage1_,
         by=tuple(by) or None,
         regularizer=model.regularizer,
         policy=model.policy_,
         evaluation=evaluation,
         costs=model.costs,
-        settings=_settings(model),
-        title=title or "Evaluation of agents",
+        settings=settings,
+        title=title or _TITLE,
         seed=model.random_state,
         voters=voters,
     )
-    write_report(found, out)
+    write_report(contents, out)
 
 
-def _settings(model: NashEval) -> dict[str, object]:
-    shown = {name: value for name, value in model.get_params(deep=False).items() if name not in ("verbose", "engine")}
-    return {name: value for name, value in shown.items() if value is not None}
+@grouped
+def export(
+    model: MODEL,
+    onnx: Annotated[Path, typer.Option("--onnx", help="ONNX file to write.")],
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
+) -> None:
+    """Write a learned policy with its encoder as ONNX.
+
+    For models of tabular contexts that were fitted with --policy learned; onnxruntime checks the graph against the
+    model to 0.00001 before it is written. Inputs are the context columns: numbers and truth values as doubles, NaN
+    where missing; categories as strings, empty where missing. Outputs are "lottery", (n, agents), and "agent", the
+    most probable one. Needs the extra: pip install 'nasheval\\[onnx]'.
+
+    Examples:
+
+      nasheval fit highway --policy learned -o model/
+
+      nasheval export model/ --onnx policy.onnx
+    """
+    from nasheval.estimator import load
+    from nasheval.store.onnx import export_onnx
+
+    loaded = load(model)
+    largest = export_onnx(loaded.policy_, onnx, contexts=loaded.stage1_.log.contexts)
+    if not quiet:
+        tell(f"{onnx}: differs from the model by at most {largest:.1e} at the contexts of its log.")

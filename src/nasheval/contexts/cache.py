@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from secrets import token_hex
 from typing import TypeAlias
 
 import numpy as np
@@ -24,6 +24,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nasheval.errors import InputError
+from nasheval.files import whole_file
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
@@ -91,8 +92,8 @@ class VectorCache:
         join = len(files) >= _MOST_FILES
         try:
             self._write(_distinct([added, *self._tables(files)]) if join else added)
-        except OSError as error:
-            _LOG.warning("text cache: cannot write %s (%s); its vectors were not kept", self.path, error.strerror)
+        except (OSError, InputError) as error:
+            _LOG.warning("text cache: cannot write %s (%s); its vectors were not kept", self.path, error)
             return
         for file in files if join else ():
             with suppress(OSError):  # some systems keep a file that someone reads; the next writer tries again
@@ -127,14 +128,8 @@ class VectorCache:
                 _LOG.info("text cache: %s is not a cache of %d dimensions and is ignored", file, self.dim)
 
     def _write(self, table: pa.Table) -> None:
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.stem + ".", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                pq.write_table(table, file, compression="none", use_dictionary=False, write_page_checksum=True)
-            os.replace(name, Path(name).with_suffix(".parquet"))
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with whole_file(self.path.with_name(f"{self.path.stem}.{token_hex(8)}.parquet")) as file:
+            pq.write_table(table, file, compression="none", use_dictionary=False, write_page_checksum=True)
 
     @property
     def _schema(self) -> pa.Schema:

@@ -16,8 +16,8 @@ from nasheval.contexts.columns import KINDS, AnyColumn, Block, CategoricalColumn
 from nasheval.contexts.saved import FORMAT, VERSION, fail, fields, parse
 from nasheval.contexts.table import Column, as_table, holds_text
 from nasheval.contexts.text import TextEncoder
-from nasheval.contexts.values import detect_kind
-from nasheval.errors import InputError, ReadError
+from nasheval.contexts.values import as_categorical, detect_kind
+from nasheval.errors import Argument, InputError, ReadError
 
 MAX_LEVELS = 50
 
@@ -217,7 +217,10 @@ def _check_repeats(name: str, column: Column, max_levels: int) -> None:
             source="contexts",
             column=name,
             accepted=f"strings that repeat, or at most {max_levels} different ones",
-            fix=f"leave it out of columns=, name it with text=, or fit with kinds={{{name!r}: 'categorical'}}",
+            fix=(
+                *("leave it out of ", Argument("columns", flag="--context"), ", name it with ", Argument("text")),
+                *(", or fit with ", as_categorical(name)),
+            ),
         )
 
 

@@ -156,9 +156,7 @@ def _as_arrow(texts: object) -> Column:
 def _large_strings(array: Column) -> pa.LargeStringArray:
     if not holds_text(array.type):
         raise TypeError(f"an array of {array.type}")
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
-    large = array.cast(pa.large_string())
+    large = decoded(array).cast(pa.large_string())
     # Files can hold strings that are not valid UTF-8, which nothing after this point expects.
     large.validate(full=True)
     return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
@@ -167,6 +165,16 @@ def _large_strings(array: Column) -> pa.LargeStringArray:
 def is_string(kind: pa.DataType) -> bool:
     """Tell whether an Arrow type is one of its string types."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Tell whether an Arrow type is one of its numeric types."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def decoded(column: Column) -> Column:
+    """Return a column with its dictionary, if it has one, spelled out."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def holds_text(kind: pa.DataType) -> bool:

@@ -11,9 +11,9 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Floats, Ints
 from nasheval.errors import InputError
+from nasheval.feedback.arrow_columns import not_finite
 from nasheval.feedback.partition import Partition, weak
 from nasheval.feedback.records import Records
-from nasheval.feedback.tables import not_finite
 
 Written = Partition | Sequence[Sequence[Hashable]]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from importlib.resources import as_file, files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,6 +23,15 @@ NAMES = {
 HIGHWAY_CONTEXT = ("lanes_count", "vehicles_count", "vehicles_density", "initial_lane_id", "ego_spacing")
 HIGHWAY_AGENTS = ("right_lane", "fast", "balanced", "cautious", "brisk_cautious")
 _JUDGES = 3
+# Which column of a bundled log plays which part, as the readers' arguments name it.
+COLUMNS: dict[str, dict[str, Any]] = {
+    "highway": {
+        "context": HIGHWAY_CONTEXT,
+        "context_id": "configuration",
+        "voter": "judge",
+        "propensity": "propensity",
+    }
+}
 
 
 def path(name: str) -> Path:
@@ -76,14 +86,7 @@ class Highway:
 
 def load_highway() -> Highway:
     """Load the bundled MO-Highway log with its reference payoffs."""
-    train = read_votes(
-        path("highway"),
-        agents=HIGHWAY_AGENTS,
-        context=HIGHWAY_CONTEXT,
-        context_id="configuration",
-        voter="judge",
-        propensity="propensity",
-    )
+    train = read_votes(path("highway"), agents=HIGHWAY_AGENTS, **COLUMNS["highway"])
     table = pq.read_table(_file("highway_reference.parquet"))
     return Highway(train, _reference(table, "validation"), _reference(table, "test"))
 

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
 from nasheval.arrays import Floats, Ints, int_dtype, offsets_of, readonly, runs
-from nasheval.errors import InputError
 from nasheval.feedback.menus import ORDER, MenuCatalogue
 from nasheval.feedback.partition import Zero
 
@@ -97,20 +95,17 @@ class Performance:
         return r
 
 
-def default_offsets(agents: int, groups: int) -> tuple[int, ...]:
-    """Return ceil(g K / G): offsets spread evenly round the circle of K places; (0, 2, 4) for K = 5 and G = 3.
+def specialization(places: Ints, groups: int, criteria: int) -> Floats:
+    """Return C, (K, p), from the permutation a_j, (K,) (Eq. syn-specialization).
 
-    Eq. syn-specialization counts modulo K, so its profiles stand on a circle, and majorities cycle because no two of
+    The group offsets o_g are ceil(g K / G), spread evenly round the circle of K places: (0, 2, 4) for K = 5 and G = 3.
+    The equation counts modulo K, so its profiles stand on a circle, and majorities cycle because no two of
     them lie close together. Stretching 0, 2, 4 to 0, (K-1)/2, K-1 would put the last profile next to the first: for
     large K those two groups would agree on almost every pair and outvote the third, and the cycles would be gone.
     """
-    return tuple(-(-g * agents // groups) for g in range(groups))
-
-
-def specialization(places: Ints, offsets: tuple[int, ...], criteria: int) -> Floats:
-    """Return C, (K, p), from the permutation a_j, (K,), and the group offsets o_g (Eq. syn-specialization)."""
     agents = len(places)
-    by_group = 2.0 - 2.0 / (agents - 1) * ((places[:, None] - np.array(offsets)) % agents)
+    offsets = -(-np.arange(groups) * agents // groups)
+    by_group = 2.0 - 2.0 / (agents - 1) * ((places[:, None] - offsets) % agents)
     return readonly(np.repeat(by_group, criteria, axis=1))
 
 
@@ -205,40 +200,6 @@ def cyclic_triples(agents: int) -> list[Menu]:
     return sorted(menus)
 
 
-def checked_menus(menus: Iterable[Iterable[Any]], agents: int, modality: str) -> list[Menu]:
-    """Return a user's menus with their agents sorted; raise for what cannot be asked and for a pair that is missed."""
-    try:
-        found = [tuple(menu) for menu in menus]
-    except TypeError:
-        raise InputError(f"The {modality} menus are {menus!r}; accepted is a list such as [(0, 1, 2), ...].") from None
-    for menu in found:
-        _check_menu(menu, agents, modality)
-    ordered = [_menu(menu) for menu in found]
-    twice = [menu for menu in ordered if ordered.count(menu) > 1] if len(set(ordered)) < len(ordered) else []
-    if twice:
-        raise InputError(f"The {modality} menu {twice[0]} is listed more than once; list it once.")
-    missed = set(combinations(range(agents), 2)) - {pair for menu in ordered for pair in combinations(menu, 2)}
-    if missed:
-        raise InputError(
-            f"No {modality} menu holds both agents of the pair {min(missed)} ({len(missed)} such pairs); "
-            "accepted is a catalogue that covers every pair: add a menu with those two."
-        )
-    return ordered
-
-
-def _check_menu(menu: tuple[Any, ...], agents: int, modality: str) -> None:
-    strangers = [a for a in menu if not isinstance(a, int | np.integer) or isinstance(a, bool) or not 0 <= a < agents]
-    if strangers:
-        raise InputError(
-            f"The {modality} menu {menu} names the agent {strangers[0]!r}; accepted are the numbers 0 to {agents - 1}."
-        )
-    if len(set(menu)) < len(menu):
-        raise InputError(f"The {modality} menu {menu} names an agent more than once; name each once.")
-    if len(menu) < 2 or (modality == "pairwise" and len(menu) > 2):
-        accepted = "two agents" if modality == "pairwise" else "two or more agents"
-        raise InputError(f"The {modality} menu {menu} has {len(menu)} agents; accepted are menus of {accepted}.")
-
-
 def listed(menus: list[Menu], agents: int, *, winner: bool) -> MenuCatalogue:
     """Return menus as a catalogue without records, in the order in which `menus.catalogue` lists those of a log."""
     menus = sorted(menus, key=lambda menu: (len(menu), menu))
@@ -246,12 +207,6 @@ def listed(menus: list[Menu], agents: int, *, winner: bool) -> MenuCatalogue:
     form = np.where((sizes > 2) & winner, 1, ORDER).astype(np.int16)  # the best of two is a plain duel
     agent = np.array([a for menu in menus for a in menu], int_dtype(agents))
     return MenuCatalogue(offsets_of(sizes), agent, form, np.zeros(0, np.int32), agents)
-
-
-def tuples(catalogue: MenuCatalogue) -> list[Menu]:
-    """Return the menus of a catalogue as tuples of agent numbers."""
-    agent, offsets = catalogue.agent.tolist(), catalogue.offsets.tolist()
-    return [tuple(agent[start:end]) for start, end in pairwise(offsets)]
 
 
 def _menu(agents: Iterable[int]) -> Menu:
@@ -268,10 +223,10 @@ def answers(
     sizes = menus.sizes[menu]
     agent = menus.agent[runs(menus.offsets[:-1][menu], sizes)]
     rank = places[np.repeat(context, sizes), np.repeat(voter, sizes), agent]
-    return agent, told(rank, offsets_of(sizes), modality)
+    return agent, revealed(rank, offsets_of(sizes), modality)
 
 
-def told(places: Ints, offsets: Ints, modality: str) -> Ints:
+def revealed(places: Ints, offsets: Ints, modality: str) -> Ints:
     """Return the ranks that an answer reveals: all of them, or only who is best of a menu (Eq. syn-winner-verdict).
 
     Args:

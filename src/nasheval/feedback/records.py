@@ -102,6 +102,12 @@ class Records:
         """(n,) weights, ones where none were given."""
         return np.ones(len(self)) if self.weight is None else self.weight
 
+    def blocks(self, row: int) -> list[Ints]:
+        """Return the agents of each block of one record, best block first."""
+        inside = slice(self.offsets[row], self.offsets[row + 1])
+        agent, block = self.agent[inside], self.block[inside]
+        return [agent[block == b] for b in range(int(block.max()) + 1)]
+
     def by_size(self) -> Iterator[tuple[Ints, Ints]]:
         """Yield (records, entries) for each menu size s: (m,) record numbers and (m, s) places of their entries."""
         sizes = self.sizes

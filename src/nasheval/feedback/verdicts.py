@@ -63,14 +63,6 @@ def _same_size(records: Records, rows: Ints, entries: Ints) -> tuple[Ints, Ints,
     return record, agent[:, left].ravel(), agent[:, right].ravel(), z.ravel(), zero.ravel()
 
 
-def verdict_matrix(records: Records, row: int, n_agents: int) -> Ints:
-    """Return the antisymmetric (K, K) matrix Z^m of one record, zero for agents outside its menu."""
-    one = pair_verdicts(records.take(np.array([row])))
-    matrix = np.zeros((n_agents, n_agents), np.int8)
-    matrix[one.j, one.k], matrix[one.k, one.j] = one.z, -one.z
-    return matrix
-
-
 @dataclass(frozen=True)
 class PairCounts:
     """Weighted counts of each ordered pair, (K, K) each.

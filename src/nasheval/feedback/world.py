@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from math import isfinite
@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nasheval.arrays import Array, Floats, Ints, int_dtype, offsets_of, readonly, runs
+from nasheval.arrays import Array, Floats, Ints, int_dtype, offsets_of, readonly
 from nasheval.errors import InputError
 from nasheval.feedback import fields
 from nasheval.feedback.design import DesignName
-from nasheval.feedback.fields import FourierField, Menu, Performance, SelectionLaw
+from nasheval.feedback.fields import FourierField, Performance, SelectionLaw
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.feedback.records import Records
@@ -46,19 +46,6 @@ class Outcome:
     pairs: Ints
     values: Floats
 
-    @property
-    def menus(self) -> list[Menu]:
-        """The M menus as tuples of agent numbers."""
-        return fields.tuples(self.catalogue)
-
-    def columns_of(self, log: Feedback) -> Ints:
-        """Return the column of each pair verdict of a log of this world, (len(log.verdicts),)."""
-        number = {menu: m for m, menu in enumerate(self.menus)}
-        place = np.array([number[menu] for menu in fields.tuples(log.menus)], np.int64)[log.menus.of_record]
-        starts = np.searchsorted(self.menu, np.arange(len(self.catalogue)))
-        sizes = log.records.sizes.astype(np.int64)
-        return runs(starts[place], sizes * (sizes - 1) // 2)
-
 
 @dataclass(frozen=True, eq=False)
 class SyntheticWorld:
@@ -67,6 +54,10 @@ class SyntheticWorld:
     The nine settings of a seed (three modalities, one, three or five voters) share the fields, the specialisation, the
     selection direction, the voter pool and the contexts; what one call draws depends on no other call. The defaults are
     those of Table syn-config.
+
+    "pairwise" asks all pairs; "ranking" a cyclic catalogue of triples (the paper's five for K = 5); "winner" all
+    triples for K <= 10, for more agents three random relabellings of the ranking catalogue, so that a pair is in about
+    three menus.
 
     Args:
         seed: of everything that is drawn.
@@ -78,15 +69,11 @@ class SyntheticWorld:
         length_scale: of the fields.
         calibration: number of contexts on which the fields are standardised.
         amplitudes: (a_s, a_c, a_h) of shared quality, specialisation and criterion variation.
-        offsets: o_g for each group; None: ceil(g K / groups), which is (0, 2, 4) for five agents.
         epsilon: share of a voter's weight that is spread over all criteria.
         alpha: Dirichlet concentration of the rest, inside the voter's preferred group.
         e_min: lowest inclusion probability of a menu.
         e_max: highest inclusion probability of a menu.
         eta: scale of the selection logit.
-        menus: for some modalities the menus to ask, as tuples of agent numbers. Otherwise "pairwise" asks all pairs;
-            "ranking" a cyclic catalogue of triples (the paper's five for K = 5); "winner" all triples for K <= 10, for
-            more agents three random relabellings of the ranking catalogue, so that a pair is in about three menus.
     """
 
     seed: int = 70
@@ -99,13 +86,11 @@ class SyntheticWorld:
     length_scale: float = 0.5
     calibration: int = 4096
     amplitudes: tuple[float, float, float] = (1.0, 2.0, 0.15)
-    offsets: tuple[int, ...] | None = None
     epsilon: float = 0.1
     alpha: float = 20.0
     e_min: float = 0.25
     e_max: float = 0.75
     eta: float = 2.0
-    menus: Mapping[Modality, Sequence[Sequence[int]]] | None = None
 
     def __post_init__(self) -> None:
         counts = {"seed": 0, "agents": 3, "dim": 1, "groups": 1, "criteria": 1, "features": 1, "calibration": 2}
@@ -117,10 +102,7 @@ class SyntheticWorld:
         _require_number("e_max", self.e_max, above=0, most=1)
         _require_number("e_min", self.e_min, above=0, most=self.e_max)
         _require_number("eta", self.eta)
-        object.__setattr__(self, "amplitudes", _sequence("amplitudes", self.amplitudes, 3, float))
-        if self.offsets is not None:
-            object.__setattr__(self, "offsets", _sequence("offsets", self.offsets, self.groups, int))
-        object.__setattr__(self, "menus", _checked(self.menus, self.agents))
+        object.__setattr__(self, "amplitudes", _three_numbers("amplitudes", self.amplitudes))
 
     # -- what is drawn once -------------------------------------------------------------------------------------------
 
@@ -133,8 +115,7 @@ class SyntheticWorld:
             for key, outputs in ((fields.SHARED, self.agents), (fields.CRITERION, self.agents * self._p))
         )
         places = self._rng(fields.PERMUTATION).permutation(self.agents)
-        offsets = self.offsets or fields.default_offsets(self.agents, self.groups)
-        profiles = fields.specialization(places, offsets, self.criteria)
+        profiles = fields.specialization(places, self.groups, self.criteria)
         return Performance(shared, criterion, profiles, self.amplitudes)
 
     @cached_property
@@ -169,8 +150,7 @@ class SyntheticWorld:
 
     @cached_property
     def _catalogues(self) -> dict[str, MenuCatalogue]:
-        given: Any = self.menus  # `_checked` made a dictionary of it
-        menus = fields.default_menus(self.agents, self._rng(fields.MENUS)) | given
+        menus = fields.default_menus(self.agents, self._rng(fields.MENUS))
         return {name: fields.listed(menus[name], self.agents, winner=name == "winner") for name in _MODALITIES}
 
     # -- a log --------------------------------------------------------------------------------------------------------
@@ -318,8 +298,8 @@ class SyntheticWorld:
         menus, weights = self.catalogue(modality), self.voter_weights(voters)
         left, right = menus.columns.left, menus.columns.right
         for rows in self._chunks(len(X), voters, len(left) * (1 + voters // 3)):
-            told = fields.told(self._places(X[rows], weights)[:, :, menus.agent], menus.offsets, modality)
-            yield rows, np.sign(told[:, :, right] - told[:, :, left]).sum(axis=1, dtype=np.int32)
+            rank = fields.revealed(self._places(X[rows], weights)[:, :, menus.agent], menus.offsets, modality)
+            yield rows, np.sign(rank[:, :, right] - rank[:, :, left]).sum(axis=1, dtype=np.int32)
 
     def _chunks(self, n: int, voters: int, more: int = 0) -> Iterator[slice]:
         """Yield slices of contexts for which about `_CELLS` numbers are held at once, `more` of them a context."""
@@ -341,16 +321,6 @@ class SyntheticWorld:
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
-
-
-def _checked(menus: Any, agents: int) -> dict[str, list[Menu]]:
-    """Return the given catalogues with sorted menus; raise for one that cannot be asked or misses a pair."""
-    if not isinstance(menus, Mapping | None):
-        raise InputError(f"menus is {menus!r}; accepted is a mapping such as {{'ranking': [(0, 1, 2), ...]}}.")
-    return {
-        _choice("A key of menus", modality, _MODALITIES): fields.checked_menus(given, agents, modality)
-        for modality, given in (menus or {}).items()
-    }
 
 
 def _whole(name: str, value: Any, least: int) -> int:
@@ -376,16 +346,14 @@ def _require_number(
         raise InputError(f"{name} is {value!r}; accepted is a finite number{' ' * bool(accepted)}{accepted}.")
 
 
-def _sequence(name: str, values: Any, length: int, kind: type) -> tuple[Any, ...]:
+def _three_numbers(name: str, values: Any) -> tuple[float, ...]:
     try:
-        listed = tuple(values)
-        good = len(listed) == length and all(isfinite(v) and kind(v) == v for v in listed)
-    except (TypeError, OverflowError):
-        good = False
-    if not good:
-        what = "whole" if kind is int else "finite"
-        raise InputError(f"{name} is {values!r}; accepted is a tuple of {length} {what} numbers.")
-    return tuple(kind(v) for v in listed)
+        numbers = tuple(float(value) for value in values)
+    except (TypeError, ValueError, OverflowError):
+        numbers = ()
+    if len(numbers) != 3 or not all(map(isfinite, numbers)):
+        raise InputError(f"{name} is {values!r}; accepted is a tuple of 3 finite numbers.")
+    return numbers
 
 
 def _choice(name: str, value: Any, accepted: tuple[str, ...]) -> Any:

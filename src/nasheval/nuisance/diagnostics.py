@@ -131,22 +131,27 @@ class NuisanceDiagnostics:
         """Say in words what a reader should know before trusting an estimate."""
         return [*_outcome_warnings(self), *_propensity_warnings(self)]
 
+    def lines(self) -> list[str]:
+        """Say how well the outcome model fits, and how well menus overlap."""
+        lines = [
+            f"Outcome model, {self.n_verdicts:,} verdicts out of fold: R2 {self.r2:.3f}, of it by context "
+            f"{self.r2_within:.3f}, log loss {self.log_loss:.3f}"
+        ]
+        raised = f"{self.clipped_share:.1%} of records raised to {self.floor:g} of their menu's share"
+        lines.append(
+            f"Propensities ({self.design}): smallest {self.smallest:.4g}, median {dict(self.quantiles)[0.5]:.4g}; "
+            f"{raised if self.floor else 'known, none raised'}"
+        )
+        return lines if self.choice is None else [*lines, f"Propensity model: {self.choice}"]
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the scores, the calibration tables, the thinnest pairs and the warnings."""
         from rich.text import Text
 
-        yield Text(
-            f"Outcome model, {self.n_verdicts:,} verdicts out of fold: R2 {self.r2:.3f}, of it by context "
-            f"{self.r2_within:.3f}, log loss {self.log_loss:.3f}"
-        )
+        outcome, *propensities = self.lines()
+        yield Text(outcome)
         yield _calibration_table("Verdicts by predicted verdict", self.outcome)
-        raised = f"{self.clipped_share:.1%} of records raised to {self.floor:g} of their menu's share"
-        yield Text(
-            f"Propensities ({self.design}): smallest {self.smallest:.4g}, median {dict(self.quantiles)[0.5]:.4g}; "
-            f"{raised if self.floor else 'known, none raised'}"
-        )
-        if self.choice is not None:
-            yield Text(f"Propensity model: {self.choice}")
+        yield from map(Text, propensities)
         if self.check is not None and not self.check.is_off:
             yield Text(f"{self.check}; {self.check.n_tests} tests together")
         if self.propensity is not None:

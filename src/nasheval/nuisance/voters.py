@@ -24,7 +24,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters_margins import margins
@@ -80,7 +80,7 @@ class Voters:
         if not 0 < self.rate < np.inf:
             raise InputError(f"rate is {self.rate!r}; accepted is a number above 0.")
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> VoterModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> VoterModels:
         """Fit one population for each training set; see `Learner.fit`."""
         whole = log.whole  # of ballots cut into pairs, voters learn from the ballots
         questions = questions_of(whole)
@@ -105,7 +105,7 @@ class Voters:
             weight_decay=np.array([recipe.weight_decay for recipe in recipes]),
         )
 
-    def _plan(self, log: Log, asked: Bools, effort: Effort) -> Plan:
+    def _plan(self, log: Feedback, asked: Bools, effort: Effort) -> Plan:
         contexts = int(asked.sum(axis=1).mean()) if len(asked) else 0
         told = np.bincount(log.context_of, log.records.sizes - 1.0, log.n_contexts)
         comparisons = float((asked * told).sum(axis=1).mean()) if len(asked) else 0.0

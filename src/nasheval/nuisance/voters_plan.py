@@ -43,8 +43,7 @@ from functools import partial
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, runs
-from nasheval.feedback.base import Log
-from nasheval.feedback.splitting import units
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Advance, torch_threads
 from nasheval.nuisance.voters_network import Shape, slopes_of
 from nasheval.nuisance.voters_records import names_of, pooled_utilities, tables_of, tie_start
@@ -147,9 +146,9 @@ def _contexts_of(part: Ints, unit: Ints, rows: Bools) -> Ints:
 class Workshop:
     """Trains the models of all folds and members, by recipes that may differ between folds."""
 
-    def __init__(self, log: Log, data: Data, train: Bools, plan: Plan, advance: Advance) -> None:
+    def __init__(self, log: Feedback, data: Data, train: Bools, plan: Plan, advance: Advance) -> None:
         self.data, self.plan, self.advance, self.n_agents = data, plan, advance, log.n_agents
-        self.splits, self.folds = splits(train, units(log), plan.members, plan.seed), len(train)
+        self.splits, self.folds = splits(train, log.units, plan.members, plan.seed), len(train)
         seen = np.zeros((len(self.splits), log.n_contexts), bool)
         for row, (fit, _) in enumerate(self.splits):
             seen[row, fit] = True
@@ -261,7 +260,7 @@ def _names(recipe: Recipe, slopes: Floats, *, names: int, proof: float) -> list[
     return [(recipe, 0.0), (replace(recipe, named=True, voters=max(2 * recipe.voters, names)), proof)]
 
 
-def _told_apart(log: Log, data: Data) -> Data | None:
+def _told_apart(log: Feedback, data: Data) -> Data | None:
     """Return the data with the voters told apart by name; None where they should not be."""
     name = names_of(log)
     if not name.any():

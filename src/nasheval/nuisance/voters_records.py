@@ -9,7 +9,7 @@ from enum import IntEnum
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, offsets_of
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import ORDER, PARTIAL
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.splitting import SEVERAL
@@ -79,7 +79,7 @@ class Table:
     name: Ints
 
 
-def questions_of(log: Log) -> list[Question]:
+def questions_of(log: Feedback) -> list[Question]:
     """List the questions of a log. Whether ties may be declared is read off the whole log: it is part of the question.
 
     Answers are not: nothing a model predicts depends on what was said at contexts it may not see.
@@ -107,7 +107,7 @@ def _kind(size: int, form: int, ties: bool) -> Kind:
     return Kind.TIED if size <= TIED_MENU else Kind.PAIRS
 
 
-def _tied_sizes(log: Log) -> dict[tuple[int, int], int]:
+def _tied_sizes(log: Feedback) -> dict[tuple[int, int], int]:
     """Return the size of the largest block of declared equals for each (size, form)."""
     most: dict[tuple[int, int], int] = {}
     for rows, entries in log.records.by_size():
@@ -130,7 +130,7 @@ def _last(counts: Ints) -> Ints:
     return np.asarray((counts > 0).sum(axis=1) - 1)
 
 
-def names_of(log: Log) -> Ints:
+def names_of(log: Feedback) -> Ints:
     """Return (n_records,) the number of who gave each, from 0; all 0 where voters should not be told apart.
 
     They are where every voter is known and has hundreds of records, and there are so few that they are the population.
@@ -142,7 +142,7 @@ def names_of(log: Log) -> Ints:
     return np.asarray(name, np.int64) if len(records) < SEVERAL and records.min() >= _KNOWN else nobody
 
 
-def tables_of(log: Log, questions: list[Question], name: Ints | None = None) -> list[Table]:
+def tables_of(log: Feedback, questions: list[Question], name: Ints | None = None) -> list[Table]:
     """Lay all records out as tables; those that compare nothing (one censored block) are left out.
 
     Args:
@@ -160,7 +160,7 @@ def tables_of(log: Log, questions: list[Question], name: Ints | None = None) -> 
     return tables
 
 
-def _tables(log: Log, q: int, question: Question, rows: Ints, entries: Ints, name: Ints) -> Iterator[Table]:
+def _tables(log: Feedback, q: int, question: Question, rows: Ints, entries: Ints, name: Ints) -> Iterator[Table]:
     records = log.records
     order = np.argsort(records.block[entries], axis=1, kind="stable")
     agents, block = (np.take_along_axis(part[entries], order, axis=1) for part in (records.agent, records.block))
@@ -213,7 +213,7 @@ def _merged(said: Ints, weight: Floats) -> tuple[Ints, Floats, Ints]:
 # -- the pooled start -------------------------------------------------------------------------------------------------
 
 
-def pooled_utilities(log: Log, seen: Bools, *, prior: float = 1.0, steps: int = 12) -> Floats:
+def pooled_utilities(log: Feedback, seen: Bools, *, prior: float = 1.0, steps: int = 12) -> Floats:
     """Return (models, K) Bradley-Terry utilities of the pair verdicts at the contexts each model may see.
 
     A tie is half a win for each; a record of s agents weighs 2 / s a pair, so s - 1 in all. The penalty

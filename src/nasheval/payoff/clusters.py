@@ -24,14 +24,15 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats, Ints, runs
+from nasheval.choices import Speaks as Speaks
 from nasheval.errors import InputError
 from nasheval.feedback.links import BRIDGED, SEEN
+from nasheval.notes import Note
 from nasheval.payoff.bridging import ELSEWHERE, Tangent, pair_matrix, weakest_link
 from nasheval.payoff.pseudo import PseudoOutcomes
 
 Cluster = Literal["context", "voter", "both"]
 CLUSTERS: tuple[Cluster, ...] = get_args(Cluster)
-Speaks = Literal["panel", "population"]
 SPEAKS: tuple[Speaks, ...] = get_args(Speaks)
 FEW = 20  # clusters; with fewer, standard errors are themselves uncertain, and voters are taken for a panel
 _CELLS = 1 << 22  # numbers held at once: 32 MB as float64
@@ -146,16 +147,17 @@ def _moments(pseudo: PseudoOutcomes, inside: Bools, cluster: Cluster | None, spe
     )
 
 
-def cluster_notes(n_clusters: int, cluster: Cluster, panel: int) -> Iterator[str]:
+def cluster_notes(n_clusters: int, cluster: Cluster, panel: int) -> Iterator[Note]:
     """Say what standard errors rest on, and for whom intervals speak; of group payoffs and of contests alike."""
     if n_clusters < FEW:
-        yield f"{n_clusters} clusters (by {cluster}): standard errors are rough below {FEW}"
+        yield Note(f"{n_clusters} clusters (by {cluster}): standard errors are rough below {FEW}", "few-clusters")
     if cluster == "voter":
-        yield "few contexts: they are taken as fixed, with voters as clusters"
+        yield Note("few contexts: they are taken as fixed, with voters as clusters", "fixed-contexts")
     if panel:
-        yield (
+        yield Note(
             f"intervals speak for these {panel} voters, not for others like them; voters='population' "
-            "(--voters population) widens them to that"
+            "(--voters population) widens them to that",
+            "panel",
         )
 
 

@@ -17,8 +17,9 @@ from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
-from nasheval.feedback.groups import context_groups
+from nasheval.feedback.groups import by_value
 from nasheval.feedback.links import BRIDGED, SEEN
+from nasheval.notes import Note, few
 from nasheval.payoff.bridging import STATUS_NAMES, allowed_by_transitivity, pair_matrix
 from nasheval.payoff.clusters import Cluster, Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.cycles import Cycle, as_cycles, find_cycles, signs
@@ -191,7 +192,7 @@ class GroupPayoff:
         return as_cycles(find_cycles(self.beats(confidence), longest), self.agents, self.estimate, self.error)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """What a reader should know before trusting the intervals."""
         return tuple(group_notes(self))
 
@@ -224,7 +225,7 @@ class GroupPayoff:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the pairs, the clearest first, and the notes."""
-        from nasheval.payoff.tables import pair_table, warnings
+        from nasheval.payoff.drawing import pair_table, warnings
 
         yield pair_table(
             f"Mean payoffs of {self.name}: {self.moments.n_contexts:,} contexts, "
@@ -234,7 +235,7 @@ class GroupPayoff:
         yield from warnings(self.notes)
 
     def __str__(self) -> str:
-        from nasheval.payoff.tables import plain
+        from nasheval.payoff.drawing import plain
 
         return plain(self)
 
@@ -285,8 +286,9 @@ def group_payoffs(pseudo: PseudoOutcomes, by: str, **options: Any) -> tuple[Grou
     Args:
         options: confidence, cluster, voters, draws and seed, as for `group_payoff`.
     """
-    groups = payoffs_by_code(pseudo, *context_groups(pseudo.fit.log, by, pseudo.used), **options)
-    return tuple(sorted(groups, key=lambda group: -group.moments.n_contexts))
+    groups = by_value(pseudo.fit.log, by, pseudo.used)
+    payoffs = payoffs_by_code(pseudo, groups.code, groups.names, **options)
+    return tuple(sorted(payoffs, key=lambda group: -group.moments.n_contexts))
 
 
 def payoffs_by_code(
@@ -316,41 +318,36 @@ def payoffs_by_code(
 # -- saying -----------------------------------------------------------------------------------------------------------
 
 
-def group_notes(group: GroupPayoff) -> Iterator[str]:
+def group_notes(group: GroupPayoff) -> Iterator[Note]:
     """Say what a reader should know before trusting the intervals of a group."""
     moments, status = group.moments, group.moments.status
     yield from cluster_notes(moments.n_clusters, moments.cluster, moments.panel)
     absent = [agent for agent, here in zip(group.agents, group.present, strict=True) if not here]
     if absent:
-        yield f"no candidates here, without a vote in this group: {_few(absent)}"
+        yield Note(f"no candidates here, without a vote in this group: {few(absent)}", "absent-agents")
     yield from _pair_notes(group, status)
     if (moments.bias > 0).any():
-        yield (
+        yield Note(
             f"propensities of rare pairs were raised; intervals are up to {moments.bias.max():.3f} wider on either "
-            "side for it"
+            "side for it",
+            "raised-propensities",
         )
 
 
-def _pair_notes(group: GroupPayoff, status: Ints) -> Iterator[str]:
+def _pair_notes(group: GroupPayoff, status: Ints) -> Iterator[Note]:
     here = (group.present[:, None] & group.present[None, :])[np.triu_indices(len(group.agents), 1)]
     counts = {name: int((here & (status == code)).sum()) for code, name in enumerate(STATUS_NAMES)}
     if counts["bridged"]:
         tied = not group.moments.mean[status == BRIDGED].any()
-        yield (
-            f"pairs never compared, {'given as ties' if tied else 'bridged through others'}: {counts['bridged']:,}"
-            + ("" if tied else "; their intervals hold for the bridge, not for votes on the pair")
-        )
+        how = "given as ties" if tied else "bridged through others"
+        holds = "" if tied else "; their intervals hold for the bridge, not for votes on the pair"
+        yield Note(f"pairs never compared, {how}: {counts['bridged']:,}{holds}", "bridged-pairs")
     if counts["unknown"]:
-        yield (
-            f"pairs that nothing connects: {counts['unknown']:,}; both sides stay among the winners, because no vote "
-            "tells which is better"
-        )
+        text = f"pairs that nothing connects: {counts['unknown']:,}; both sides stay among the winners, because no vote"
+        yield Note(f"{text} tells which is better", "unknown-pairs")
     if counts["elsewhere"]:
-        yield f"pairs compared elsewhere but not here, whose interval is [-1, 1]: {counts['elsewhere']:,}"
+        text = f"pairs compared elsewhere but not here, whose interval is [-1, 1]: {counts['elsewhere']:,}"
+        yield Note(text, "elsewhere-pairs")
     thin = int((here & (status == SEEN) & (group.moments.freedom <= 0)).sum())
     if thin:
-        yield f"pairs with fewer than two effective votes here, whose interval is [-1, 1]: {thin:,}"
-
-
-def _few(names: Sequence[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+        yield Note(f"pairs with fewer than two effective votes here, whose interval is [-1, 1]: {thin:,}", "thin-pairs")

@@ -15,15 +15,12 @@ import numpy as np
 from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
-from nasheval.feedback.groups import context_groups, is_number, n_values, quarter_groups
+from nasheval.feedback.groups import grouping_columns, groups_by
 from nasheval.payoff.clusters import FEW, voter_labels
 from nasheval.payoff.intervals import normal_scale
 from nasheval.payoff.pseudo import PseudoOutcomes
 
 LEVEL = 0.05  # chance that any move is called significant where debiasing moves nothing
-
-_FEW_VALUES = 20  # a column of no more is grouped by its values, one of numbers with more by its quartiles
-_MOST_COLUMNS = 16  # that are looked at unasked
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +48,10 @@ def all_moves(pseudo: PseudoOutcomes, by: str | Sequence[str] | None = None) -> 
     """Return the moves in all contexts together, then in the groups of each column.
 
     Args:
-        by: context columns, numbers of more than 20 values in quarters; None: the first 16 columns that have at most
-            20 values or are numbers.
+        by: context columns, numbers of more than 20 values in quarters; None: as `grouping_columns` chooses.
     """
-    everywhere = _moves(pseudo, "", np.zeros(pseudo.n_contexts, np.int64), ["all"])
-    return everywhere, *(column_moves(pseudo, column) for column in _columns(pseudo, by))
+    everywhere = _moves(pseudo, "", np.zeros(pseudo.n_contexts, np.int64), ("all",))
+    return everywhere, *(column_moves(pseudo, column) for column in grouping_columns(pseudo.fit.log, by))
 
 
 def critical_z(moves: Sequence[GroupMoves]) -> float:
@@ -73,21 +69,11 @@ def moved_pairs(pseudo: PseudoOutcomes) -> Bools:
 
 def column_moves(pseudo: PseudoOutcomes, column: str) -> GroupMoves:
     """Return the moves in the groups of one context column."""
-    log = pseudo.fit.log
-    many = is_number(log, column) and n_values(log, column) > _FEW_VALUES
-    code, names = (quarter_groups if many else context_groups)(log, column, pseudo.used)
-    return _moves(pseudo, column, code, names)
+    groups = groups_by(pseudo.fit.log, column, pseudo.used)
+    return _moves(pseudo, column, groups.code, groups.names)
 
 
-def _columns(pseudo: PseudoOutcomes, by: str | Sequence[str] | None) -> list[str]:
-    log = pseudo.fit.log
-    if by is not None:
-        return [by] if isinstance(by, str) else list(by)
-    few = [name for name in log.contexts.column_names if n_values(log, name) <= _FEW_VALUES or is_number(log, name)]
-    return few[:_MOST_COLUMNS]
-
-
-def _moves(pseudo: PseudoOutcomes, column: str, code: Ints, names: list[str]) -> GroupMoves:
+def _moves(pseudo: PseudoOutcomes, column: str, code: Ints, names: tuple[str, ...]) -> GroupMoves:
     """Return the mean corrections of each group and pair; code is (n_contexts,), -1 for no group."""
     n = np.bincount(code[pseudo.used & (code >= 0)], minlength=len(names))
     rows = np.flatnonzero(code[pseudo.context] >= 0)
@@ -100,7 +86,7 @@ def _moves(pseudo: PseudoOutcomes, column: str, code: Ints, names: list[str]) ->
     error, z = np.full(len(move), np.inf), np.zeros(len(move))
     error[known] = np.sqrt(variance[known])
     z[known] = normal_scale(move[known] / error[known], freedom[known])
-    return GroupMoves(column, tuple(names), readonly(n), *(readonly(each.reshape(shape)) for each in (move, error, z)))
+    return GroupMoves(column, names, readonly(n), *(readonly(each.reshape(shape)) for each in (move, error, z)))
 
 
 def _uncertainty(

@@ -17,7 +17,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats, Ints, offsets_of, readonly, runs
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.payoff.aggregation import Aggregation, aggregation_of
 from nasheval.payoff.aggregators import Aggregator, Mean
@@ -208,7 +208,7 @@ def _shares(fit: NuisanceFit) -> tuple[Floats, Bools]:
     return weight / (total[log.context_of] * fit.e), total > 0
 
 
-def _repeats(log: Log) -> Floats:
+def _repeats(log: Feedback) -> Floats:
     """Return (n_records,) the weight of all records of the same menu at the same context, where it is more than one.
 
     A menu is included once, so several answers to it (three judges, say) are averaged.

@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from nasheval.arrays import Bools, Floats
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log, column_list
+from nasheval.feedback.arrow_columns import column_list
+from nasheval.feedback.log import Feedback
 from nasheval.policy.base import Policy, those_up
 
 _MOST_VALUES = 500
@@ -55,7 +56,7 @@ class AmongAvailable:
         return lotteries
 
 
-def among_available(policy: Policy, log: Log, column: str | None) -> Policy:
+def among_available(policy: Policy, log: Feedback, column: str | None) -> Policy:
     """Return a policy restricted to agents seen at each value of a column of the log; None: the policy as it is."""
     if column is None:
         return policy
@@ -74,6 +75,15 @@ def among_available(policy: Policy, log: Log, column: str | None) -> Policy:
             f"{_MOST_VALUES}: a language, a release, a quarter."
         )
     return AmongAvailable(policy, column, seen)
+
+
+def candidates(policy: Policy, contexts: pa.Table, agents: Sequence[str] | None) -> Bools:
+    """Return (n, K) who may win at each of n contexts: the agents asked for, and seen there under availability."""
+    allowed = np.tile(those_up(policy.agents, agents), (contexts.num_rows, 1))
+    if isinstance(policy, AmongAvailable):
+        for value, rows in _rows_by_value(contexts, policy.column):
+            allowed[rows] &= policy.seen.get(value, True)
+    return allowed
 
 
 def _rows_by_value(table: pa.Table, column: str) -> list[tuple[str | None, Floats]]:

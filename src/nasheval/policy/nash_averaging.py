@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from nasheval.arrays import Bools, Floats, readonly
 from nasheval.errors import ConvergenceError, InputError
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.pooled import pooled_margins
 from nasheval.policy.rules import Everywhere
@@ -60,7 +60,7 @@ class NashAveraging:
         return NashAverage(stage1.agents, of(stage1.log))
 
 
-def pooled_log_odds(log: Log) -> Floats:
+def pooled_log_odds(log: Feedback) -> Floats:
     """Return the log-odds of winning of each pair, (K, K), half a vote added to both sides."""
     won = np.log(log.pair_counts.wins + log.pair_counts.ties / 2 + 0.5)
     return readonly(won - won.T)

@@ -7,14 +7,14 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, readonly
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.rules import Costs, Everywhere, costs_in_order
 
 
-def pooled_margins(log: Log) -> Floats:
+def pooled_margins(log: Feedback) -> Floats:
     """Return the mean verdict of each pair over a whole log, (K, K) (Eq. pooled-payoff); a pair never met is a tie."""
     return readonly(np.nan_to_num(log.pair_counts.margin, nan=0.0) + 0.0)  # no negative zeros
 

@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import rel_entr
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.notes import once
 from nasheval.payoff.clusters import FEW, Cluster, Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.intervals import critical_value, half_widths, known_means
 from nasheval.payoff.pseudo import PseudoOutcomes
@@ -91,8 +92,7 @@ class Contest:
 
     def notes(self) -> Iterator[str]:
         """Say what a reader should know before trusting the intervals."""
-        for note in cluster_notes(self.n_clusters, self.cluster, self.panel):
-            yield f"{note[:1].upper()}{note[1:]}."
+        yield from once(cluster_notes(self.n_clusters, self.cluster, self.panel))
         a, b = np.triu_indices(len(self.policies), 1)
         for p, q in zip(a, b, strict=True):
             if self.effective[p, q] < FEW and self.error[p, q] > 0:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Floats, Ints, readonly
-from nasheval.feedback.base import Log
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Features
 from nasheval.payoff.bridging import STATUS_NAMES
 from nasheval.payoff.stage1 import Stage1
@@ -152,12 +152,10 @@ def heaviest_votes(stage1: Stage1, rows: Ints, distance: Floats, count: int) -> 
     order = np.argsort(-share, kind="stable")[:count]
     total = max(float(share.sum()), 1e-300)
     return tuple(
-        Vote(int(log.context_of[records[i]]), _said(log, int(records[i])), float(share[i] / total)) for i in order
+        Vote(int(log.context_of[records[i]]), _named(log, int(records[i])), float(share[i] / total)) for i in order
     )
 
 
-def _said(log: Log, record: int) -> tuple[tuple[str, ...], ...]:
-    """Return the blocks of a record, best first."""
-    inside = slice(log.records.offsets[record], log.records.offsets[record + 1])
-    agents, block = log.records.agent[inside], log.records.block[inside]
-    return tuple(tuple(log.agents[a] for a in agents[block == b]) for b in np.unique(block))
+def _named(log: Feedback, record: int) -> tuple[tuple[str, ...], ...]:
+    """Return the names in each block of a record, best first."""
+    return tuple(tuple(log.agents[a] for a in block) for block in log.records.blocks(record))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats
-from nasheval.feedback.base import Log
-from nasheval.feedback.groups import context_groups
+from nasheval.feedback.groups import by_value
 from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
@@ -59,7 +58,7 @@ class Group(NamedTuple):
     payoff: GroupPayoff
 
 
-def standings(log: Log, groups: Sequence[Group], regularizer: Regularizer) -> Iterator[Standing]:
+def standings(log: Feedback, groups: Sequence[Group], regularizer: Regularizer) -> Iterator[Standing]:
     """Yield the agents that have a vote in each group, most probable first."""
     for name, inside, payoff in groups:
         found = payoff.equilibrium(regularizer)
@@ -82,9 +81,9 @@ def standings(log: Log, groups: Sequence[Group], regularizer: Regularizer) -> It
             )
 
 
-def rated(log: Log, inside: Bools) -> tuple[Floats, Floats, Floats]:
+def rated(log: Feedback, inside: Bools) -> tuple[Floats, Floats, Floats]:
     """Return ratings, their errors and votes, (K,) each, from the votes at some contexts."""
-    part = log if inside.all() else cast(Feedback, log)[inside]
+    part = log if inside.all() else log[inside]
     if not part.n_records:
         nothing = np.full(log.n_agents, np.nan)
         return nothing, nothing, np.zeros(log.n_agents)
@@ -100,6 +99,6 @@ def groups_of(pseudo: PseudoOutcomes, by: str | None, **options: Any) -> list[Gr
     """
     if by is None:
         return [Group(ALL, np.ones(pseudo.n_contexts, bool), group_payoff(pseudo, name=ALL, **options))]
-    code, names = context_groups(pseudo.fit.log, by, pseudo.used)
+    groups = by_value(pseudo.fit.log, by, pseudo.used)
     payoffs = group_payoffs(pseudo, by, **options)
-    return [Group(payoff.name, code == names.index(payoff.name), payoff) for payoff in payoffs]
+    return [Group(payoff.name, groups.code == groups.names.index(payoff.name), payoff) for payoff in payoffs]

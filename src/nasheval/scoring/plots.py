@@ -17,8 +17,8 @@ from nasheval.errors import InputError, MissingExtraError
 from nasheval.feedback.links import SEEN, UNKNOWN
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.nuisance.diagnostics import Calibration, NuisanceDiagnostics
-from nasheval.payoff.diagnostics import Stage1Diagnostics
 from nasheval.payoff.inference import GroupPayoff
+from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.scoring.leaderboard import Standing
 from nasheval.scoring.report.frontier import cost_frontier as frontier_points
 

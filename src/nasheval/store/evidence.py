@@ -29,7 +29,6 @@ from scipy.sparse import csr_array
 from nasheval.arrays import Array, Floats, Ints, offsets_of
 from nasheval.errors import InputError
 from nasheval.feedback import arrow
-from nasheval.feedback.base import Log
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.store.texts import tagged
@@ -77,7 +76,7 @@ def evidence_bytes(fit: NuisanceFit, *, dim: int, tag: bool) -> bytes:
     taken = sorted(set(_OURS) & set(log.contexts.column_names))
     if taken:
         raise InputError(f"A context column is called {taken[0]!r}, a name that saved models use; rename it and fit.")
-    table = arrow.to_arrow(_without_names(log, tag))
+    table = _without_names(log, tag).to_arrow()
     records, verdicts = np.diff(log.context_offsets), _verdicts(log)
     columns = {_FOLD: pa.array(fit.fold, pa.int16())}
     columns[_PROPENSITY] = _lists(np.diff(fit.log.context_offsets), np.asarray(fit.raw_propensity, np.float64))
@@ -104,7 +103,7 @@ def _raised(fit: NuisanceFit) -> dict[str, pa.Array]:
     return {_RAISED: _lists(sizes, menu), _RAISED_BY: _lists(sizes, share)}
 
 
-def _without_names(log: Log, tag: bool) -> Log:
+def _without_names(log: Feedback, tag: bool) -> Feedback:
     records = log.records.replace(voter=None)
     contexts = log.contexts
     if tag and log.text is not None:
@@ -113,7 +112,7 @@ def _without_names(log: Log, tag: bool) -> Log:
     return replace(log, contexts=contexts, records=records, voters=None)
 
 
-def _verdicts(log: Log) -> Ints:
+def _verdicts(log: Feedback) -> Ints:
     """Return (n_contexts,) how many pair verdicts each context has."""
     return np.bincount(log.context_of[log.verdicts.record], minlength=log.n_contexts)
 
@@ -217,11 +216,11 @@ def _within(name: str, values: Array, low: float, high: float) -> Array:
 # -- which data -------------------------------------------------------------------------------------------------------
 
 
-def fingerprint(log: Log) -> str:
+def fingerprint(log: Feedback) -> str:
     """Return a hash of what a log holds: agents, contexts, records, voters; the same for equal logs."""
     digest = sha256()
     digest.update(repr((log.agents, log.text, log.design)).encode())
-    table = arrow.to_arrow(log)
+    table = log.to_arrow()
     for name in table.column_names:
         digest.update(repr(name).encode())
         _digest(table[name].combine_chunks(), digest.update)

@@ -10,18 +10,18 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import stat
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from secrets import token_hex
 from typing import Any
 
-from nasheval.errors import InputError, ModelFileError
-from nasheval.feedback.tables import one_line
-from nasheval.store.manifest import FORMAT, checked_manifest, parse, rendered
+from nasheval.errors import Argument, InputError, ModelFileError
+from nasheval.feedback.arrow_columns import one_line
+from nasheval.files import check_folder, new_file, parse_json, read_plain, sync_folder
+from nasheval.store.manifest import FORMAT, checked_manifest, rendered
 
 MANIFEST = "manifest.json"
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\.(json|parquet|safetensors|txt)")
@@ -87,7 +87,7 @@ def open_folder(path: str | PathLike[str]) -> tuple[dict[str, Any], Files]:
         raise _fault(folder, f"there is no {MANIFEST} in this folder", "give the folder that save() wrote")
     place = folder / MANIFEST
     with reading(place):
-        manifest = checked_manifest(parse(_plain_bytes(place, _MOST_MANIFEST)), str(place))
+        manifest = checked_manifest(parse_json(read_plain(place, _MOST_MANIFEST)), str(place))
         _check_names(manifest["files"])
     _check_listing(folder, set(entries) - {MANIFEST}, set(manifest["files"]))
     return manifest, Files(folder, manifest["files"])
@@ -115,26 +115,12 @@ def _check_listing(folder: Path, there: set[str], listed: set[str]) -> None:
 
 def _checked_bytes(file: Path, told: Mapping[str, Any]) -> bytes:
     with reading(file):
-        found = _plain_bytes(file, told["bytes"])
+        found = read_plain(file, told["bytes"])
     if len(found) != told["bytes"]:
         raise _fault(file, f"it has {len(found):,} bytes where {MANIFEST} tells of {told['bytes']:,}: it was cut off")
     if sha256(found).hexdigest() != told["sha256"]:
         raise _fault(file, f"its SHA-256 is not the one in {MANIFEST}: it was damaged or edited")
     return found
-
-
-def _plain_bytes(file: Path, most: int) -> bytes:
-    """Return what a plain file holds, at most so many bytes; a link, a folder or a pipe is refused, not followed."""
-    if file.is_symlink():
-        raise ValueError("it is a link, and a model has none")
-    handle = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(handle, "rb") as opened:
-        told = os.fstat(handle)
-        if not stat.S_ISREG(told.st_mode):
-            raise ValueError("it is not a plain file")
-        if told.st_size > most:
-            raise ValueError(f"it has {told.st_size:,} bytes where at most {most:,} are expected")
-        return opened.read(most)
 
 
 def _fault(file: Path, what: str, fix: str = _AGAIN) -> ModelFileError:
@@ -163,25 +149,25 @@ def write_folder(
         _swap(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    _sync(target.parent)
+    sync_folder(target.parent)
 
 
 def check_target(target: Path, overwrite: bool) -> None:
     """Raise an InputError unless a model may be written to a place."""
-    if not target.parent.is_dir():
-        raise InputError(f"There is no folder {str(target.parent)!r} to save {target.name!r} into; create it first.")
+    check_folder(target)
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not _is_model(target):
         raise InputError(f"{str(target)!r} is there already, and is not just a saved model; give another place.")
     if not overwrite:
-        raise InputError(f"There is a model at {str(target)!r} already; give overwrite=True, or another place.")
+        advice = ("give ", Argument("overwrite", True), ", or another place.")
+        raise InputError(f"There is a model at {str(target)!r} already; ", *advice)
 
 
 def _is_model(target: Path) -> bool:
     """Tell whether there is nothing here but a saved model, so that replacing it loses nothing else."""
     try:
-        told = parse(_plain_bytes(target / MANIFEST, _MOST_MANIFEST))
+        told = parse_json(read_plain(target / MANIFEST, _MOST_MANIFEST))
         listed = told["files"] if told["format"] == FORMAT else {}
         return {entry.name for entry in os.scandir(target)} <= {MANIFEST, *listed}
     except (OSError, ValueError, KeyError, TypeError):
@@ -191,11 +177,9 @@ def _is_model(target: Path) -> bool:
 def _fill(folder: Path, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
     listed = {name: {"bytes": len(held), "sha256": sha256(held).hexdigest()} for name, held in sorted(files.items())}
     for name, held in {**files, MANIFEST: rendered({**manifest, "files": listed})}.items():
-        with open(folder / name, "xb") as file:
+        with new_file(folder / name) as file:
             file.write(held)
-            file.flush()
-            os.fsync(file.fileno())
-    _sync(folder)
+    sync_folder(folder)
 
 
 def _swap(partial: Path, target: Path) -> None:
@@ -211,13 +195,3 @@ def _swap(partial: Path, target: Path) -> None:
         old.rename(target)
         raise
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder durable, where the system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

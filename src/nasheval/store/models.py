@@ -31,6 +31,7 @@ from nasheval.arrays import readonly
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.text import WORDLLAMA
 from nasheval.errors import InputError
+from nasheval.files import require_fields
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.learners import Features
@@ -44,7 +45,6 @@ from nasheval.policy.availability import AmongAvailable, among_available
 from nasheval.policy.base import Policy
 from nasheval.store.evidence import EVIDENCE, Evidence, evidence_bytes, evidence_of, fingerprint
 from nasheval.store.folder import MANIFEST, Files, check_target, open_folder, reading, write_folder
-from nasheval.store.manifest import fields
 from nasheval.store.outcomes import Frame, pack_outcome, unpack_outcome
 from nasheval.store.payoffs import pack_payoff, unpack_payoff
 from nasheval.store.plain import decode, encode, unsavable
@@ -184,7 +184,7 @@ def unpack_stage1(told: dict[str, Any], files: Files, n_jobs: int = 1) -> SavedS
     stage.setdefault("unseen", "tie")  # models saved before pairs were bridged
     older: dict[str, type] = {"floor": float} if "floor" in stage else {"propensity": dict}
     wanted = {"folds": int, **older, "aggregator": dict, "outcome": dict, "payoff": dict, "unseen": str}
-    fields(stage, "'stage1'", wanted)
+    require_fields(stage, "'stage1'", wanted)
     if stage["unseen"] not in UNSEEN:
         raise ValueError(f"'unseen' is {stage['unseen']!r:.40}")
     aggregator = decode(stage["aggregator"])

@@ -20,6 +20,7 @@ from nasheval.contexts.columns import FARTHEST, AnyColumn, BooleanColumn, Catego
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.values import levels_of, numbers, truths
 from nasheval.errors import ConvergenceError, InputError, MissingExtraError
+from nasheval.files import whole_file
 from nasheval.game.costs import HardBudget
 from nasheval.policy.base import Policy
 from nasheval.policy.learned import LearnedEquilibria
@@ -51,7 +52,8 @@ def export_onnx(policy: Policy, path: str | PathLike[str], *, contexts: pa.Table
         raise ConvergenceError(
             f"The lotteries of the ONNX graph differ from the model's by {largest:.2g}; not written."
         )
-    onnx.save(model, str(path))
+    with whole_file(path) as file:
+        file.write(model.SerializeToString())
     return largest
 
 

@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from nasheval.arrays import Array
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
+from nasheval.files import require_fields
 from nasheval.nuisance.learners import Features, FoldModels
 from nasheval.nuisance.sklearn_models import EstimatorModels
 from nasheval.nuisance.stack import StackModels
@@ -22,7 +23,6 @@ from nasheval.nuisance.voters_probes import probes_of
 from nasheval.nuisance.voters_records import Question, questions_of
 from nasheval.store.boosters import models_of, models_text
 from nasheval.store.folder import Files, reading
-from nasheval.store.manifest import fields
 from nasheval.store.plain import decode, encode, unsavable
 from nasheval.store.tensors import Layout, require_finite, require_layout, tensors_bytes, tensors_of
 
@@ -41,7 +41,7 @@ class Frame:
         n_jobs: threads that predict.
     """
 
-    log: Log
+    log: Feedback
     X: Features
     folds: int
     n_jobs: int
@@ -98,7 +98,7 @@ def _pack_trees(models: TreeModels, name: str) -> Packed:
 
 
 def _unpack_trees(told: Any, files: Files, frame: Frame, name: str) -> TreeModels:
-    fields(told, "the outcome model", {"kind": str, "low": float, "high": float, "tuned": (list, type(None))})
+    require_fields(told, "the outcome model", {"kind": str, "low": float, "high": float, "tuned": (list, type(None))})
     if not -1 <= told["low"] <= told["high"] <= 1:
         raise ValueError(f"the outcome model predicts from {told['low']} to {told['high']}")
     rows = []
@@ -128,7 +128,7 @@ def _pack_stack(models: StackModels, name: str) -> Packed:
 
 
 def _unpack_stack(told: Any, files: Files, frame: Frame, name: str) -> StackModels:
-    fields(told, "the outcome model", {"kind": str, "models": list})
+    require_fields(told, "the outcome model", {"kind": str, "models": list})
     models = tuple(unpack_outcome(own, files, frame, f"{name}-{i}") for i, own in enumerate(told["models"]))
     shape = (frame.folds, len(models))
     arrays = _arrays(files, f"{name}.safetensors", {"weights": ("f", shape), "losses": ("f", shape)})
@@ -151,7 +151,7 @@ def _arrays(files: Files, file: str, layout: Layout) -> dict[str, Array]:
 
 
 def _unpack_voters(told: Any, files: Files, frame: Frame, name: str) -> VoterModels:
-    fields(told, "the outcome model", {"kind": str})
+    require_fields(told, "the outcome model", {"kind": str})
     raw = files.read(f"{name}.safetensors")
     with reading(files.path(f"{name}.safetensors")):
         arrays = tensors_of(raw)

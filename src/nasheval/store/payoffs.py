@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from nasheval.arrays import Floats, n_pairs
+from nasheval.files import require_fields
 from nasheval.payoff.bridging import bridge_of
 from nasheval.payoff.corrected import Strength
 from nasheval.payoff.pseudo import PseudoOutcomes
@@ -14,7 +15,6 @@ from nasheval.payoff.second_stage import SECOND_STAGES, PayoffModel, Plugin
 from nasheval.payoff.surfaces import PairSurface, SharedSurface, Surface
 from nasheval.store.boosters import models_of, models_text
 from nasheval.store.folder import Files, reading
-from nasheval.store.manifest import fields
 from nasheval.store.plain import decode, encode, unsavable
 
 _FILE = "surface.txt"
@@ -43,7 +43,7 @@ def pack_payoff(payoff: PayoffModel) -> tuple[dict[str, Any], dict[str, bytes]]:
 def unpack_payoff(told: Any, files: Files, pseudo: PseudoOutcomes, n_jobs: int) -> PayoffModel:
     """Return the model that `pack_payoff` wrote; raises a ValueError or ModelFileError for anything else."""
     optional = (dict, type(None)), (str, type(None))
-    fields(told, "'payoff'", {"form": str, "strength": optional[0], "surface": optional[1], "unknown": list})
+    require_fields(told, "'payoff'", {"form": str, "strength": optional[0], "surface": optional[1], "unknown": list})
     form, strength = told["form"], decode(told["strength"], finite=False)
     if form not in SECOND_STAGES:
         raise ValueError(f"the second stage is {form!r:.40}")

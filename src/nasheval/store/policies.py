@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from nasheval.arrays import Array
+from nasheval.files import require_fields
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import Policy
 from nasheval.policy.exact import ExactEquilibria, ExactPolicy
@@ -15,7 +16,6 @@ from nasheval.policy.learned_network import OUTPUTS, Network, depth
 from nasheval.policy.learned_training import Training
 from nasheval.policy.terms import Terms
 from nasheval.store.folder import Files, reading
-from nasheval.store.manifest import fields
 from nasheval.store.plain import decode, encode, unsavable
 from nasheval.store.tensors import Layout, require_finite, require_layout, tensors_bytes, tensors_of
 
@@ -45,7 +45,7 @@ def unpack_policy(told: Any, files: Files, stage1: Stage1) -> ExactEquilibria | 
     if kind not in ("exact", "learned"):
         raise ValueError(f"the policy is of the unknown kind {kind!r:.40}")
     learned: dict[str, type] = {"training": dict, "tried": dict} if kind == "learned" else {}
-    fields(told, "'policy'", {"kind": str, "terms": dict, **learned})
+    require_fields(told, "'policy'", {"kind": str, "terms": dict, **learned})
     if set(told["terms"]) != set(_TERMS):
         raise ValueError("'policy' does not tell all terms of the game")
     exact = ExactPolicy(**{name: decode(value) for name, value in told["terms"].items()}).fit(stage1)

@@ -8,12 +8,12 @@ from typing import Any
 import numpy as np
 
 from nasheval.arrays import Floats
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
+from nasheval.files import require_fields
 from nasheval.nuisance.balance import PropensityCheck, check_propensities
 from nasheval.nuisance.choice import Choice
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.propensity import KnownModels
-from nasheval.store.manifest import fields
 
 _CHOICE: dict[str, type] = {"name": str, "losses": dict, "gain": float, "gain_error": float}
 _CHECK: dict[str, type] = {
@@ -34,7 +34,7 @@ def pack_propensity(fit: NuisanceFit) -> dict[str, Any]:
     }
 
 
-def unpack_propensity(told: dict[str, Any] | None, values: Floats, log: Log) -> KnownModels:
+def unpack_propensity(told: dict[str, Any] | None, values: Floats, log: Feedback) -> KnownModels:
     """Return the propensities of a saved model; a ValueError for what is none.
 
     Args:
@@ -44,14 +44,14 @@ def unpack_propensity(told: dict[str, Any] | None, values: Floats, log: Log) -> 
     if told is None:
         return KnownModels(values, known=log.records.propensity is not None)
     maybe = (dict, type(None))
-    fields(told, "'propensity'", {"known": bool, "choice": maybe, "check": maybe})
+    require_fields(told, "'propensity'", {"known": bool, "choice": maybe, "check": maybe})
     return KnownModels(values, told["known"], _choice(told["choice"]), _check(told["check"]))
 
 
 def _choice(told: dict[str, Any] | None) -> Choice | None:
     if told is None:
         return None
-    fields(told, "'choice'", _CHOICE)
+    require_fields(told, "'choice'", _CHOICE)
     if not all(type(loss) is float and np.isfinite(loss) for loss in told["losses"].values()):
         raise ValueError("'losses' in 'choice' holds something other than numbers")
     return Choice(**told)
@@ -60,7 +60,7 @@ def _choice(told: dict[str, Any] | None) -> Choice | None:
 def _check(told: dict[str, Any] | None) -> PropensityCheck | None:
     if told is None:
         return None
-    fields(told, "'check'", _CHECK)
+    require_fields(told, "'check'", _CHECK)
     if not told["what"] or not all(type(name) is str for name in told["what"]):
         raise ValueError("'what' in 'check' holds something other than names")
     return PropensityCheck(**{**told, "what": tuple(told["what"])})

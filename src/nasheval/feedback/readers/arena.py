@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Bools
-from nasheval.feedback.tables import is_text
+from nasheval.feedback.arrow_columns import is_text
 
 TAGS = "category_tag"
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Ints
-from nasheval.errors import InputError, ReadError
+from nasheval.errors import Argument, InputError, ReadError
+from nasheval.feedback.arrow_columns import coded
 from nasheval.feedback.readers.arena import TAGS, first_of_json_lists, prompts, tag_column, tag_paths
-from nasheval.feedback.readers.checks import RowChecks, listed, need_columns, several
 from nasheval.feedback.readers.grouping import (
     Contexts,
     Join,
@@ -24,9 +24,9 @@ from nasheval.feedback.readers.grouping import (
     uniform_text,
 )
 from nasheval.feedback.readers.kinds import refuse_strangers
+from nasheval.feedback.readers.parsing import names_in, numeric_column, raw_values, time_column
+from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns, several
 from nasheval.feedback.readers.sources import Source
-from nasheval.feedback.readers.values import names_in, numeric_column, raw_values, time_column
-from nasheval.feedback.tables import coded
 
 ROLES = ("context_id", "voter", "time", "propensity", "weight")
 
@@ -98,10 +98,9 @@ class Covariates:
             need_columns({"text": column}, [*source.names, *elsewhere], source.label)
         wanted = [*names, *([column] if column and column not in names else [])]
         if joined and not set(wanted) & set(elsewhere):
-            raise InputError(
-                f"join= brings no column: name those that {joined.source.label} adds with context= or text= "
-                f"({listed(elsewhere)})."
-            )
+            names_here = (Argument("context"), " or ", Argument("text"), f" ({listed(elsewhere)}).")
+            label = joined.source.label
+            raise InputError(Argument("join"), f" brings no column: name those that {label} adds with ", *names_here)
         own = tuple(name for name in names if name != text)
         return Covariates(
             context=own,
@@ -219,7 +218,7 @@ def _refuse_outcomes(
                 source=source,
                 column=column,
                 accepted="columns whose values are known before anybody votes",
-                fix=f"leave {column!r} out of {role}=" if role == "context" else f"name another column as {role}=",
+                fix=(f"leave {column!r} out of " if role == "context" else "name another column as ", Argument(role)),
             )
 
 
@@ -228,8 +227,9 @@ def _categorical(given: Sequence[str] | str | None, context: tuple[str, ...]) ->
     for name in names:
         if name not in context:
             raise InputError(
-                f"categorical names {name!r}, which is no context column; accepted are those of context=, "
-                f"{listed(context)}."
+                f"categorical names {name!r}, which is no context column; accepted are those of ",
+                Argument("context"),
+                f", {listed(context)}.",
             )
     return frozenset(names)
 

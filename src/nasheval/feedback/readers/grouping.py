@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Ints
 from nasheval.errors import InputError, ReadError
+from nasheval.feedback.arrow_columns import coded, is_text, not_finite
 from nasheval.feedback.readers.arena import TAGS, tag_paths
-from nasheval.feedback.readers.checks import RowChecks, listed, need_columns, short
+from nasheval.feedback.readers.parsing import is_null, names_in, raw_values
+from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns, short
 from nasheval.feedback.readers.sources import Source, open_source
-from nasheval.feedback.readers.values import is_null, names_in, raw_values
-from nasheval.feedback.tables import coded, is_text, not_finite
 
 
 @dataclass(frozen=True)

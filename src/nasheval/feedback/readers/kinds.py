@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from nasheval.arrays import Bools
-from nasheval.feedback.readers.checks import RowChecks
-from nasheval.feedback.readers.values import NUMBER, raw_values
-from nasheval.feedback.tables import is_text
+from nasheval.errors import Argument
+from nasheval.feedback.arrow_columns import is_text
+from nasheval.feedback.readers.parsing import NUMBER, raw_values
+from nasheval.feedback.readers.row_checks import RowChecks
 
 NEARLY_ALL = 0.9  # of the values that are not missing
 _MISSING = pa.array(pa_csv.ConvertOptions().null_values, pa.large_string())
@@ -73,7 +74,7 @@ def _reject(checks: RowChecks, column: pa.ChunkedArray, rows: Bools, name: str, 
             f"found {raw_values(column, rows)} in {where}",
             column=name,
             accepted=f"{kind.noun}, as in at least {NEARLY_ALL:.0%} of the rows, or nothing where a value is missing",
-            fix="correct the value, or name the column in categorical= if it holds categories",
+            fix=("correct the value, or name the column in ", Argument("categorical"), " if it holds categories"),
         )
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Bools, Ints
-from nasheval.errors import InputError
-from nasheval.feedback.readers.checks import RowChecks, shown_values
-from nasheval.feedback.readers.values import raw_values, to_numbers
+from nasheval.errors import Argument, InputError
+from nasheval.feedback.readers.parsing import raw_values, to_numbers
+from nasheval.feedback.readers.row_checks import RowChecks, shown_values
 
 FIRST, SECOND, TIE, BOTH_BAD, DROP, UNKNOWN = range(6)
 MEANINGS = {"a": FIRST, "b": SECOND, "tie": TIE, "both_bad": BOTH_BAD, "drop": DROP}
@@ -121,7 +121,7 @@ def _refuse_ambiguous(
             f"{label!r} is both a label and the name of an agent",
             column=name,
             accepted="labels that are no agent's name",
-            fix=f"rename the agent, or say what the label means with labels={{{label!r}: ...}}",
+            fix=("rename the agent, or say what the label means with ", Argument("labels", {label: ...})),
         )
 
 
@@ -138,14 +138,14 @@ def _refuse_unknown(
     seen = np.array(values, object)[codes[unknown]]
     named = [values[code] for code in np.unique(codes[unknown]) if values[code] is not None]
     mean = "'a', 'b', 'tie', 'both_bad' or 'drop'"
-    each = ", ".join(f"{label!r}: ..." for label in named[:_SHOWN_LABELS])
-    fix = f"correct the label, or say that it means {mean} with labels={{{each}}}"
+    each = Argument("labels", dict.fromkeys(named[:_SHOWN_LABELS], ...))
+    fix = (f"correct the label, or say that it means {mean} with ", each)
     checks.reject(
         unknown,
         f"unknown label {shown_values(seen)}" if named else "there is no label",
         column=name,
         accepted=ACCEPTED + (f"; and those you gave, {', '.join(map(repr, labels))}" if labels else ""),
-        fix=fix if named else "fill in the label, or drop such rows with labels={None: 'drop'}",
+        fix=fix if named else ("fill in the label, or drop such rows with ", Argument("labels", {None: "drop"})),
     )
 
 

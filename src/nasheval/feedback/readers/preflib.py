@@ -10,12 +10,12 @@ import numpy as np
 
 from nasheval.arrays import Ints
 from nasheval.errors import InputError, ReadError
+from nasheval.feedback.arrow_columns import one_line
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
+from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.records import Records
-from nasheval.feedback.report import ReadReport
-from nasheval.feedback.tables import one_line
 
 SUFFIXES = (".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"#\s*ALTERNATIVE NAME\s+(\d{1,9})\s*:\s*(.*)", re.IGNORECASE)

@@ -13,19 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Array, Bools, Ints
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
+from nasheval.feedback.arrow_columns import coded, is_text
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
-from nasheval.feedback.readers.checks import OnError, RowChecks, listed, need_columns, several, shown_values
+from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.readers.covariates import BALLOT, COMPARED, ROLES, VERDICT, Covariates
 from nasheval.feedback.readers.grouping import codes_of
+from nasheval.feedback.readers.parsing import is_null, names_in, numeric_column, raw_values, to_numbers
 from nasheval.feedback.readers.preflib import SUFFIXES, read_preflib
+from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, need_columns, several, shown_values
 from nasheval.feedback.readers.sources import Source, open_source
-from nasheval.feedback.readers.values import is_null, names_in, numeric_column, raw_values, to_numbers
 from nasheval.feedback.records import Records
-from nasheval.feedback.report import ReadReport
-from nasheval.feedback.tables import coded, is_text
 
 Unranked = Literal["last", "absent"]
 _RANK = "a number, 1 is best, equal numbers tie"
@@ -178,7 +178,10 @@ def _long(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
         f"{shown_values(np.array(names, object)[agent[twice]])} stands more than once on a ballot",
         column=agent_name,
         accepted="each agent once a ballot",
-        fix="correct the rows, or name all columns that tell ballots apart, as in ballot=['id', 'trait']",
+        fix=(
+            "correct the rows, or name all columns that tell ballots apart, as in ",
+            Argument("ballot", ["id", "trait"]),
+        ),
     )
     small = np.bincount(ballot, minlength=len(first))[ballot] < 2
     checks.reject(
@@ -186,7 +189,7 @@ def _long(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
         "the ballot ranks a single agent",
         column=shape.ballot[0],
         accepted="two or more agents a ballot",
-        fix="add the others, or check that ballot= names the columns that tell ballots apart",
+        fix=("add the others, or check that ", Argument("ballot"), " names the columns that tell ballots apart"),
     )
     return _Entries(ballot, np.arange(len(ballot)), agent, rank, names, first)
 

@@ -12,14 +12,14 @@ import pyarrow as pa
 from nasheval.arrays import Bools, Floats, Ints, n_pairs
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
-from nasheval.feedback.readers.checks import OnError, RowChecks, listed, need_columns, several, short
+from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.readers.covariates import VERDICT, Covariates
 from nasheval.feedback.readers.duels import duel_records
 from nasheval.feedback.readers.labels import BOTH_BAD, FIRST, SECOND, TIE
+from nasheval.feedback.readers.parsing import raw_values, to_numbers
+from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, need_columns, several, short
 from nasheval.feedback.readers.sources import open_source
-from nasheval.feedback.readers.values import raw_values, to_numbers
 from nasheval.feedback.records import Records
-from nasheval.feedback.report import ReadReport
 
 Judge = Callable[[Ints, list[str], list[str]], Sequence[float]]
 _SCORE = "a finite number, higher is better; or true and false"

@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError, ReadError
-from nasheval.feedback.readers.texts import UNREADABLE, open_csv, read_json
-from nasheval.feedback.tables import is_text, one_line
+from nasheval.feedback.arrow_columns import is_text, one_line
+from nasheval.feedback.readers.text_files import UNREADABLE, open_csv, read_json
 
 ACCEPTED = ".parquet, .csv, .tsv, .jsonl, .json, .arrow or .feather (the text formats also with .gz)"
 

@@ -10,17 +10,25 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Bools, Ints
-from nasheval.errors import InputError, ReadError
+from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
+from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, boolean_tags, detect_schema
-from nasheval.feedback.readers.checks import OnError, RowChecks, listed, nearest, need_columns, several, shown_values
 from nasheval.feedback.readers.covariates import COMPARED, VERDICT, Covariates
 from nasheval.feedback.readers.duels import duel_records
 from nasheval.feedback.readers.labels import DROP, TIE, Outcomes, read_labels, read_one_hot
+from nasheval.feedback.readers.parsing import names_in
+from nasheval.feedback.readers.row_checks import (
+    OnError,
+    RowChecks,
+    listed,
+    nearest,
+    need_columns,
+    several,
+    shown_values,
+)
 from nasheval.feedback.readers.sources import Source, open_source
-from nasheval.feedback.readers.values import names_in
-from nasheval.feedback.report import ReadReport
 
 
 def read_votes(
@@ -117,11 +125,12 @@ def _schema(source: Source, model_a: str | None, model_b: str | None, winner: st
             need_columns({"winner": schema.winner}, source.names, source.label)
         return schema
     if found is None:
+        a, b, won = (Argument(name) for name in ("model_a", "model_b", "winner"))
         raise ReadError(
             f"this does not look like a table of votes; its columns: {listed(source.names)}",
             source=source.label,
             accepted="the columns model_a, model_b and winner; left, right and winner; or an LMArena release",
-            fix="name the columns with model_a=, model_b= and winner=, or use read_rankings or read_scores",
+            fix=("name the columns with ", a, ", ", b, " and ", won, ", or use read_rankings or read_scores"),
         )
     return found
 
@@ -193,10 +202,10 @@ def _chosen(agents: Sequence[str], seen: list[str], source: str) -> list[str]:
         if name not in seen:
             hint = f"did you mean {near[0]!r}? C" if (near := nearest(name, seen)) else "c"
             raise ReadError(
-                f"no vote names the agent {name!r} of agents=",
+                (f"no vote names the agent {name!r} of ", Argument("agents")),
                 source=source,
                 accepted=f"its agents, {listed(seen)}",
-                fix=f"{hint}orrect the name, or leave it out of agents=",
+                fix=(f"{hint}orrect the name, or leave it out of ", Argument("agents")),
             )
     if len(names) < 2:
         raise InputError(f"agents names {listed(names)}; a comparison needs two or more different ones.")

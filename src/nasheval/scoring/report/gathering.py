@@ -11,13 +11,15 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Floats, Ints, n_pairs
-from nasheval.feedback.coverage import Coverage, measure
+from nasheval.feedback.coverage import Coverage
+from nasheval.feedback.groups import grouping_columns
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.game.solver import solve
+from nasheval.notes import once
 from nasheval.payoff.clusters import Speaks
-from nasheval.payoff.diagnostics import Stage1Diagnostics
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.stage1 import Stage1
+from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.policy.base import Policy
 from nasheval.scoring.heldout import Evaluation
 from nasheval.scoring.report.data import Facts, FrontierPoint, ReportData
@@ -32,7 +34,6 @@ from nasheval.scoring.report.views import (
     How,
     Solved,
     column_views,
-    grouping_columns,
     n_groups,
     whole_view,
 )
@@ -41,6 +42,7 @@ from nasheval.scoring.spending import Costs, costs_of
 _CELLS = 1 << 24  # payoffs at contexts that are solved one by one; of more contexts an even sample is
 _FRONTIER_CELLS = 1 << 21  # the same for the frontier, which solves each game over and over
 _WINNER = 1e-3
+_MOST_COLUMNS = 6  # that are grouped by unasked
 _RARE = 30  # records below which a menu is called rare, as in `Feedback.coverage`
 
 
@@ -81,10 +83,11 @@ def gather(
     how = How(regularizer, checked_level(confidence), draws, seed, voters)
     games = _Games.of(stage1, policy, regularizer)
     solved = Solved(games.rows, games.lotteries > _WINNER)
-    columns, coverage = grouping_columns(stage1.pseudo, by), measure(stage1.log, rare=_RARE)
+    columns, coverage = grouping_columns(stage1.log, by, most=_MOST_COLUMNS), stage1.log.coverage(rare=_RARE)
     whole = whole_view(stage1.pseudo, solved, how)
     views = (whole, *(view for name in columns for view in column_views(stage1.pseudo, name, solved, how)))
     found = diagnostics or Stage1Diagnostics.of(stage1, by=columns)
+    warnings = tuple(once(coverage.warnings(), found.warnings()))
     held_out = None if evaluation is None else held_out_of(evaluation)
     frontier = () if costs is None else games.frontier(costs_of(stage1.log, costs), regularizer, policy is not None)
     return ReportData(
@@ -101,7 +104,7 @@ def gather(
         columns=columns,
         groups=views,
         frontier=frontier,
-        trust=trust_of(found.nuisances, stage1.nuisances.raw_propensity, _warnings(coverage, found)),
+        trust=trust_of(found.nuisances, stage1.nuisances.raw_propensity, warnings),
         held_out=held_out,
         settings=tuple((str(name), str(value)) for name, value in (settings or {}).items()),
         notes=tuple(_notes(stage1, columns, games, costs is not None)),
@@ -169,13 +172,6 @@ def _facts(stage1: Stage1, coverage: Coverage) -> Facts:
         design=coverage.design,
         design_reason=coverage.design_reason,
     )
-
-
-def _warnings(coverage: Coverage, found: Stage1Diagnostics) -> tuple[str, ...]:
-    """Return what both say, as sentences."""
-    texts = (*coverage.warnings(), *found.warnings())
-    said = (f"{text[:1].upper()}{text[1:]}" for text in texts)
-    return tuple(dict.fromkeys(text if text.endswith(".") else f"{text}." for text in said))
 
 
 def _notes(stage1: Stage1, columns: tuple[str, ...], games: _Games, with_costs: bool) -> list[str]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
+from dataclasses import asdict
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 
+from nasheval.files import whole_file
 from nasheval.scoring.report.data import ReportData
 
 _SCRIPTS = ("dom.js", "tables.js", "heat.js", "charts.js", "graph.js", "sections.js", "page.js")
@@ -35,13 +36,8 @@ def render(data: ReportData) -> str:
 
 def write_report(data: ReportData, path: str | os.PathLike[str]) -> None:
     """Write the page to a file, whole or not at all."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.part")
-    try:
-        part.write_text(render(data), encoding="utf-8", newline="\n")
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(path) as file:
+        file.write(render(data).encode())
 
 
 def _part(name: str) -> str:
@@ -50,5 +46,5 @@ def _part(name: str) -> str:
 
 def _embedded(data: ReportData) -> str:
     """Return JSON that no text inside can end: without <, > and &, and in ASCII."""
-    text = json.dumps(data.to_dict(), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(asdict(data), separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

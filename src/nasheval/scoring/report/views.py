@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nasheval.arrays import Bools, Ints
-from nasheval.feedback.groups import context_groups, is_number, n_values, quarter_groups
+from nasheval.feedback.groups import Groups, groups_by
 from nasheval.feedback.links import SEEN
 from nasheval.game.regularizers import Regularizer
 from nasheval.payoff.bridging import pair_matrix
@@ -25,8 +25,6 @@ MOST_GROUPS = 30  # of a column, those with most contexts
 SHOWN = 20  # agents in a payoff matrix
 DRAWN = 12  # agents in a preference graph
 MOST_CYCLES = 30
-_FEW_VALUES = 20  # a column of numbers with more values is cut into quarters
-_MOST_COLUMNS = 6  # that are grouped by unasked
 
 
 @dataclass(frozen=True)
@@ -57,16 +55,6 @@ class How:
         return {name: getattr(self, name) for name in ("confidence", "draws", "seed", "voters")}
 
 
-def grouping_columns(pseudo: PseudoOutcomes, by: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the columns to group by: those asked for, or the first few that are numbers or have few values."""
-    log = pseudo.fit.log
-    if by is not None:
-        return (by,) if isinstance(by, str) else tuple(by)
-    names = [name for name in log.contexts.column_names if name != log.text]
-    found = [name for name in names if 1 < n_values(log, name) <= _FEW_VALUES or is_number(log, name)]
-    return tuple(name for name in found if n_values(log, name) > 1)[:_MOST_COLUMNS]
-
-
 def whole_view(pseudo: PseudoOutcomes, solved: Solved, how: How) -> GroupView:
     """Return the group of all contexts."""
     payoff = group_payoff(pseudo, name=ALL, **how.of_groups())
@@ -75,30 +63,25 @@ def whole_view(pseudo: PseudoOutcomes, solved: Solved, how: How) -> GroupView:
 
 def column_views(pseudo: PseudoOutcomes, column: str, solved: Solved, how: How) -> Iterator[GroupView]:
     """Yield the groups of a column: numbers in their order, other values by their number of contexts."""
-    code, names = _largest(*_codes(pseudo, column), pseudo.used)
-    for g, payoff in enumerate(payoffs_by_code(pseudo, code, names, **how.of_groups())):
-        yield _view(pseudo, column, code == g, payoff, solved, how)
+    groups = _largest(groups_by(pseudo.fit.log, column, pseudo.used), pseudo.used)
+    for g, payoff in enumerate(payoffs_by_code(pseudo, groups.code, groups.names, **how.of_groups())):
+        yield _view(pseudo, column, groups.code == g, payoff, solved, how)
 
 
 def n_groups(pseudo: PseudoOutcomes, column: str) -> int:
     """Return how many groups a column has, those beyond `MOST_GROUPS` too."""
-    return len(_codes(pseudo, column)[1])
+    return len(groups_by(pseudo.fit.log, column, pseudo.used))
 
 
-def _codes(pseudo: PseudoOutcomes, column: str) -> tuple[Ints, list[str]]:
-    log = pseudo.fit.log
-    many = is_number(log, column) and n_values(log, column) > _FEW_VALUES
-    return (quarter_groups if many else context_groups)(log, column, pseudo.used)
-
-
-def _largest(code: Ints, names: list[str], used: Bools) -> tuple[Ints, list[str]]:
+def _largest(groups: Groups, used: Bools) -> Groups:
     """Keep the groups with most contexts, in the order they are shown in."""
+    code, names = groups.code, groups.names
     count = np.bincount(code[used & (code >= 0)], minlength=len(names))
     kept = np.argsort(-count, kind="stable")[:MOST_GROUPS]
     kept = kept[_order([names[g] for g in kept])]
     number = np.full(len(names) + 1, -1)  # the last is for contexts of no group
     number[kept] = np.arange(len(kept))
-    return number[code], [names[g] for g in kept]
+    return Groups(groups.column, number[code], tuple(names[g] for g in kept))
 
 
 def _order(names: list[str]) -> Ints:

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nasheval.errors import InputError
+from nasheval.feedback.arrow_columns import coded, is_text, not_finite, one_line
 from nasheval.feedback.log import refuse_not_finite
-from nasheval.feedback.tables import coded, is_text, not_finite, one_line
 
 from .oracle import quick
 

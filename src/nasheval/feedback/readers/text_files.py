@@ -18,8 +18,8 @@ import pyarrow.json as pa_json
 
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError, ReadError
-from nasheval.feedback.readers.checks import short
-from nasheval.feedback.tables import one_line
+from nasheval.feedback.arrow_columns import one_line
+from nasheval.feedback.readers.row_checks import short
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, MemoryError)
 _UTF8 = "text in UTF-8"

@@ -6,15 +6,14 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Literal
 
 import numpy as np
 
 from nasheval.arrays import Array, Bools
-from nasheval.errors import InputError, ReadError
-from nasheval.feedback.report import Problem
+from nasheval.choices import OnError as OnError
+from nasheval.errors import Argument, InputError, ReadError, Text
+from nasheval.feedback.read_report import Problem
 
-OnError = Literal["raise", "skip"]
 COUNTED = 10_000  # values that a message looks through; beyond that it gives no counts
 _SHOWN_ROWS = 5
 
@@ -38,7 +37,7 @@ class RowChecks:
         self.problems: list[Problem] = []
         self.dropped: dict[str, int] = {}
 
-    def reject(self, rows: Bools, what: str, *, column: str | None = None, accepted: str = "", fix: str = "") -> None:
+    def reject(self, rows: Bools, what: str, *, column: str | None = None, accepted: str = "", fix: Text = "") -> None:
         """Mark rows as bad, with the reason; rows the user does not want are let be."""
         self.faulty |= rows
         rows = rows & ~self.unwanted
@@ -98,12 +97,12 @@ def need_columns(wanted: dict[str, str], names: list[str], source: str) -> None:
     """Raise where a column that plays a part is not there, naming the nearest that is."""
     for role, column in wanted.items():
         if column not in names:
-            hint = f"did you mean {near[0]!r}? " if (near := nearest(column, names)) else ""
+            hint = f"did you mean {near[0]!r}? P" if (near := nearest(column, names)) else "p"
             raise ReadError(
-                f"there is no column {column!r} for {role}=",
+                (f"there is no column {column!r} for ", Argument(role)),
                 source=source,
                 accepted=f"its columns, {listed(names)}",
-                fix=f"{hint}Pass one of its columns as {role}=" if hint else f"pass one of its columns as {role}=",
+                fix=(f"{hint}ass one of its columns as ", Argument(role)),
             )
 
 

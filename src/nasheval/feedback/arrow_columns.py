@@ -14,6 +14,11 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
+def column_list(table: pa.Table) -> str:
+    """Return the names of a table's columns, for a message."""
+    return ", ".join(table.column_names) or "no columns"
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Tell whether an Arrow type holds strings."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))

@@ -8,8 +8,8 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Array, Bools, Floats
 from nasheval.errors import ReadError
-from nasheval.feedback.readers.checks import COUNTED, RowChecks, short, shown_values
-from nasheval.feedback.tables import coded, is_text
+from nasheval.feedback.arrow_columns import coded, is_text
+from nasheval.feedback.readers.row_checks import COUNTED, RowChecks, short, shown_values
 
 _TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6}
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
-from nasheval.errors import ReadError
+from nasheval.errors import Argument, ReadError, Text, pieces
 
 
 @dataclass(frozen=True)
@@ -16,7 +17,7 @@ class Problem:
     total: int
     column: str | None = None
     accepted: str = ""
-    fix: str = ""
+    fix: Text = ""
 
     def line(self, source: str) -> str:
         """Return the problem on one line."""
@@ -24,9 +25,10 @@ class Problem:
 
     def error(self, source: str, *, others: int = 0) -> ReadError:
         """Return the problem as an error."""
-        fix = (self.fix + ", or " if self.fix else "") + "pass on_error='skip' to leave such rows out"
+        fix = (*pieces(self.fix), ", or ") if self.fix else ()
+        fix += ("pass ", Argument("on_error", "skip"), " to leave such rows out")
         if others:
-            fix += f". {others} other kind{'s' if others > 1 else ''} of problem: `nasheval check` lists them all"
+            fix += (f". {others} other kind{'s' if others > 1 else ''} of problem: `nasheval check` lists them all",)
         return ReadError(
             self.what,
             source=source,
@@ -61,3 +63,9 @@ class ReadReport:
     labels: dict[str, tuple[str, int]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
     problems: tuple[Problem, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        labels = {label: {"meaning": meaning, "rows": rows} for label, (meaning, rows) in self.labels.items()}
+        problems = [str(problem.error(self.source)) for problem in self.problems]
+        return {**vars(self), "labels": labels, "problems": problems}

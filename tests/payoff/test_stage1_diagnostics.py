@@ -15,12 +15,12 @@ from nasheval.errors import InputError
 from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
 from nasheval.payoff.aggregators import Cubic
-from nasheval.payoff.diagnostics import Stage1Diagnostics
 from nasheval.payoff.inference import group_payoff
 from nasheval.payoff.moves import column_moves, moved_pairs
 from nasheval.payoff.pseudo import pseudo_outcomes
 from nasheval.payoff.second_stage import fit_payoff
 from nasheval.payoff.stage1 import Stage1
+from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.payoff.surfaces import Boosting
 
 from .nuisances import Given, arbitrary_fit, duel_fit, duel_log, inclusion, linear_margins, ragged_log
@@ -171,11 +171,11 @@ def test_the_surface_moves_as_the_second_stage_does():
 
 
 def test_a_sample_of_contexts_stands_for_all(monkeypatch):
-    from nasheval.payoff import diagnostics
+    from nasheval.payoff import stage1_diagnostics
 
     made = stage1(duels(900, share=0.0), strength=1.0)
     whole = Stage1Diagnostics.of(made, by=[]).surface_move
-    monkeypatch.setattr(diagnostics, "_SAMPLED", 6 * 300)
+    monkeypatch.setattr(stage1_diagnostics, "_SAMPLED", 6 * 300)
     assert Stage1Diagnostics.of(made, by=[]).surface_move == pytest.approx(whole, rel=0.2)
 
 
