@@ -28,7 +28,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -230,18 +229,16 @@ def main(words: Sequence[str]) -> None:
     known.add_argument("--contexts", type=int, default=2000, help="of a log of the paper's worlds")
     known.add_argument("--outcome", choices=("voters", "lightgbm"), default="voters")
     known.add_argument("--only", default="", help="names of arenas, with commas between them; default: all")
-    add_run_options(known, "build/coverage[-arena].jsonl")
+    add_run_options(known, "build/coverage.jsonl")
     known.add_argument("--markdown", action="store_true", help="print the arenas' tables as markdown")
     options = known.parse_args(words)
-    ending = "-arena" if options.worlds == "arena" else ""
-    path = Path(str(options.results).replace("[-arena]", ending))
     if options.worlds == "arena":
         from studies.benchmarks.coverage_arena import show
 
         only = [name for name in options.only.split(",") if name]
-        show(only, options.logs or 100, options.outcome, options.jobs, path, markdown=options.markdown)
+        show(only, options.logs or 100, options.outcome, options.jobs, options.results, markdown=options.markdown)
         return
     counts = {"paper": options.logs or 500, "close": options.more, "cyclic": options.more}
     cells = [cell for kind in counts for cell in plan(kind, counts[kind], options.contexts, options.outcome)]
-    rows = labelled(run_cells(study, cells, path, jobs=options.jobs, skip_failures=True))
+    rows = labelled(run_cells(study, cells, options.results, jobs=options.jobs, skip_failures=True))
     Console(width=150).print(table(rows))

@@ -192,7 +192,7 @@ def test_scores_by_hand():
 def test_all_methods_of_the_paper_give_lotteries():
     log = ne.SyntheticWorld(seed=3).feedback("pairwise", voters=3, n=120)
     contexts = ne.SyntheticWorld(seed=3).test_contexts(7)
-    found = contest.lotteries(log, contexts, paper={"nuisance_trees": 5, "payoff_trees": 5}, ours={"folds": 2})
+    found = contest.lotteries(log, contexts, paper={"folds": 2}, ours={"folds": 2})
     assert set(found) == {contest.OURS, *contest.PAPERS, contest.PLUG_IN, *contest.BASELINES} - {contest.ROBUST}
     for pi in found.values():
         assert pi.shape == (7, 5)
