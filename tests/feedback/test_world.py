@@ -118,7 +118,8 @@ def test_truth_is_the_appendix_to_the_letter(seed):
     np.testing.assert_allclose(world.propensity(X), [slow.e0(x) for x in X.tolist()], rtol=1e-13)
     for modality, voters in SETTINGS:
         A, mu = world.payoff(X, modality, voters), world.outcome(X, modality, voters)
-        assert mu.menus == [tuple(a - 1 for a in menu) for menu in PAPER_MENUS[modality]]
+        listed = [tuple(mu.catalogue.members(m).tolist()) for m in range(len(mu.catalogue))]
+        assert listed == [tuple(a - 1 for a in menu) for menu in PAPER_MENUS[modality]]
         for i, u in enumerate(U):
             for j, k in combinations(range(1, 6), 2):
                 assert A[i, j - 1, k - 1] == float(slow.payoff(u[:voters], j, k, modality))

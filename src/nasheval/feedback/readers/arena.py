@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Bools
-from nasheval.feedback.arrow_columns import is_text
+from nasheval.contexts.table import decoded, is_string
 
 TAGS = "category_tag"
 
@@ -116,7 +116,7 @@ def _leaf_type(kind: pa.DataType, path: tuple[str, ...]) -> pa.DataType:
 
 def _leaves(kind: pa.DataType, path: tuple[str, ...]) -> list[tuple[str, ...]]:
     if not pa.types.is_struct(kind):
-        return [path] if path and (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or is_text(kind)) else []
+        return [path] if path and (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or is_string(kind)) else []
     named = [field for field in kind if kind.get_field_index(field.name) >= 0]  # a name that stands twice names neither
     return [leaf for field in named for leaf in _leaves(field.type, (*path, field.name))]
 
@@ -135,7 +135,7 @@ def prompts(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Bools]:
     """Return (text, is_bad): the first user turn of conversations, or the text itself of a text column."""
     none_bad = np.zeros(len(column), bool)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if is_text(kind) or pa.types.is_null(kind):
+    if is_string(kind) or pa.types.is_null(kind):
         return column.cast(pa.large_string()), none_bad
     if _is_list(column.type) and _is_message(column.type.value_type):
         chunks = [_first_user_turn(chunk) for chunk in column.chunks]
@@ -158,7 +158,7 @@ def _is_message(kind: pa.DataType) -> bool:
         content = content.value_type.field("text").type if content.value_type.get_field_index("text") >= 0 else content
     elif _is_list(content):
         content = content.value_type if pa.types.is_null(content.value_type) else content
-    return all(is_text(kind) or pa.types.is_null(kind) for kind in (role, content))
+    return all(is_string(kind) or pa.types.is_null(kind) for kind in (role, content))
 
 
 def _first_user_turn(conversations: pa.Array) -> pa.Array:
@@ -194,9 +194,8 @@ def _joined_text(content: pa.Array) -> pa.Array:
 
 def first_of_json_lists(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Bools]:
     """Return (text, is_bad): the first string of JSON-encoded lists of strings, as in the 55k release."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if not is_text(column.type):
+    column = decoded(column)
+    if not is_string(column.type):
         return prompts(column)
     found: list[str | None] = []
     bad = np.zeros(len(column), bool)

@@ -12,6 +12,8 @@ import pyarrow as pa
 from nasheval.arrays import Ints
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.arrow_columns import coded
+from nasheval.feedback.log import Feedback
+from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.readers.arena import TAGS, first_of_json_lists, prompts, tag_column, tag_paths
 from nasheval.feedback.readers.grouping import (
     Contexts,
@@ -24,9 +26,10 @@ from nasheval.feedback.readers.grouping import (
     uniform_text,
 )
 from nasheval.feedback.readers.kinds import refuse_strangers
-from nasheval.feedback.readers.parsing import names_in, numeric_column, raw_values, time_column
-from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns, several
+from nasheval.feedback.readers.parsing import names_in, numeric_column, time_column
+from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns, raw_values, several
 from nasheval.feedback.readers.sources import Source
+from nasheval.feedback.records import Records
 
 ROLES = ("context_id", "voter", "time", "propensity", "weight")
 
@@ -195,12 +198,53 @@ class Covariates:
             contexts = contexts.take(where) if contexts.num_columns else contexts
         return group_rows(contexts, len(rows), ids=ids, text=self.text)
 
-    def described(self) -> dict[str, str]:
-        """Return which column plays which part, for a report."""
-        parts = {**self.roles, "text": self.text_column or "", "context": ", ".join(self.context)}
+    def log(
+        self,
+        checks: RowChecks,
+        grouped: Contexts,
+        records: Records,
+        *,
+        agents: Sequence[str],
+        kind: str,
+        used: int,
+        roles: dict[str, str],
+        labels: dict[str, tuple[str, int]] | None = None,
+        row_of: Ints | None = None,
+        **options: Any,
+    ) -> Feedback:
+        """Return the log of records at grouped contexts, with the report on what was read.
+
+        Args:
+            kind, used, roles, labels: as in `ReadReport`; roles are those of columns that hold verdicts.
+            row_of: (n_records,) which of the grouped rows each record is of; None: one record per row.
+            options: voters and design, as in `Feedback.from_records`.
+        """
+        return Feedback.from_records(
+            records,
+            agents=agents,
+            contexts=grouped.table,
+            context_of=grouped.of_row if row_of is None else grouped.of_row[row_of],
+            n_contexts=int(grouped.of_row.max()) + 1,
+            text=self.text,
+            report=ReadReport(
+                source=checks.source,
+                kind=kind,
+                rows=len(checks.bad),
+                used=used,
+                roles=roles | self._described(),
+                labels=labels or {},
+                dropped=checks.dropped,
+                problems=tuple(checks.problems),
+            ),
+            **options,
+        )
+
+    def _described(self) -> dict[str, str]:
+        """Return which column plays which role, for a report."""
+        roles = {**self.roles, "text": self.text_column or "", "context": ", ".join(self.context)}
         if self.join:
-            parts["join"] = f"{self.join.left} = {self.join.right} of {self.join.source.label}"
-        return {role: name for role, name in parts.items() if name}
+            roles["join"] = f"{self.join.left} = {self.join.right} of {self.join.source.label}"
+        return {role: name for role, name in roles.items() if name}
 
 
 def _refuse_outcomes(

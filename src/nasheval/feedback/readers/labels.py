@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from nasheval.arrays import Bools, Ints
 from nasheval.errors import Argument, InputError
-from nasheval.feedback.readers.parsing import raw_values, to_numbers
+from nasheval.feedback.readers.parsing import to_numbers
 from nasheval.feedback.readers.row_checks import RowChecks, shown_values
 
 FIRST, SECOND, TIE, BOTH_BAD, DROP, UNKNOWN = range(6)
@@ -167,10 +167,8 @@ def read_one_hot(checks: RowChecks, columns: list[pa.ChunkedArray], names: tuple
             column = column.cast(pa.int8())
         values, is_number = to_numbers(column)
         bad = ~is_number | ~np.isin(values, (0, 1))
-        if bad.any():
-            found = f"found {raw_values(column, bad)}, neither 0 nor 1"
-            accepted = "0 or 1 in each of " + ", ".join(names)
-            checks.reject(bad, found, column=name, accepted=accepted, fix="correct the value")
+        accepted = "0 or 1 in each of " + ", ".join(names)
+        checks.reject_values(bad, column, ", neither 0 nor 1", name=name, accepted=accepted, fix="correct the value")
         flags.append(values == 1)
         odd |= bad
     table = np.stack(flags, axis=1)

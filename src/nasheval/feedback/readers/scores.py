@@ -12,12 +12,11 @@ import pyarrow as pa
 from nasheval.arrays import Bools, Floats, Ints, n_pairs
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
-from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.readers.covariates import VERDICT, Covariates
 from nasheval.feedback.readers.duels import duel_records
 from nasheval.feedback.readers.labels import BOTH_BAD, FIRST, SECOND, TIE
-from nasheval.feedback.readers.parsing import raw_values, to_numbers
-from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, need_columns, several, short
+from nasheval.feedback.readers.parsing import to_numbers
+from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, need_columns, raw_values, several, short
 from nasheval.feedback.readers.sources import open_source
 from nasheval.feedback.records import Records
 
@@ -97,22 +96,16 @@ def read_scores(
     else:
         records, row_of = _rankings(runs, tolerance)
     records = _share_weight(records, grouped.of_row, row_of, runs.shape[2])
-    return Feedback.from_records(
+    return beside.log(
+        checks,
+        grouped,
         records,
         agents=names,
-        contexts=grouped.table,
-        context_of=grouped.of_row[row_of],
-        n_contexts=int(grouped.of_row.max()) + 1,
-        text=beside.text,
+        kind="scores, a column an agent",
+        used=len(rows),
+        roles={"agents": ", ".join(names)},
+        row_of=row_of,
         design="inclusion",
-        report=ReadReport(
-            source=checks.source,
-            kind="scores, a column an agent",
-            rows=table.num_rows,
-            used=len(rows),
-            roles={"agents": ", ".join(names)} | beside.described(),
-            problems=tuple(checks.problems),
-        ),
     )
 
 

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nasheval.contexts.table import as_table
+from nasheval.contexts.table import as_table, decoded, is_string
 from nasheval.errors import InputError, ReadError
-from nasheval.feedback.arrow_columns import is_text, one_line
+from nasheval.feedback.arrow_columns import one_line
 from nasheval.feedback.readers.text_files import UNREADABLE, open_csv, read_json
 
 ACCEPTED = ".parquet, .csv, .tsv, .jsonl, .json, .arrow or .feather (the text formats also with .gz)"
@@ -64,10 +64,7 @@ class Source:
         def fetch(columns: list[str], text: set[str]) -> pa.Table:
             extra = set() if column in columns else {column}
             table = self.fetch([*columns, *extra], text | extra)
-            spelled = table[column]
-            if pa.types.is_dictionary(spelled.type):
-                spelled = spelled.cast(spelled.type.value_type)
-            inside = pc.is_in(spelled.cast(pa.large_string()), value_set=wanted)
+            inside = pc.is_in(decoded(table[column]).cast(pa.large_string()), value_set=wanted)
             return table.filter(pc.invert(inside) if other else inside).select(columns)
 
         sign = "!=" if other else "="
@@ -220,7 +217,7 @@ def _parquet(file: Path) -> Source:
 
     def fetch(columns: list[str], text: set[str]) -> pa.Table:
         # Agent names repeat millions of times: read as a dictionary they cost a few bytes a row.
-        coded = [name for name in columns if name in text and is_text(schema.field(name).type)]
+        coded = [name for name in columns if name in text and is_string(schema.field(name).type)]
         return _guarded(
             file, "Parquet", lambda: pq.read_table(file, columns=columns, read_dictionary=coded, partitioning=None)
         )

@@ -13,12 +13,11 @@ from nasheval.arrays import Bools, Ints
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
-from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, boolean_tags, detect_schema
 from nasheval.feedback.readers.covariates import COMPARED, VERDICT, Covariates
 from nasheval.feedback.readers.duels import duel_records
 from nasheval.feedback.readers.labels import DROP, TIE, Outcomes, read_labels, read_one_hot
-from nasheval.feedback.readers.parsing import names_in
+from nasheval.feedback.readers.parsing import agents_in, names_in, refuse_no_agent
 from nasheval.feedback.readers.row_checks import (
     OnError,
     RowChecks,
@@ -166,8 +165,7 @@ def _sides(
     schema: VoteSchema,
     agents: Sequence[str] | None,
 ) -> _Sides:
-    seen = {name.strip() for side in (first, second) for name in side.dictionary.to_pylist()} - {""}
-    names = sorted(seen)
+    names, numbered = agents_in([first, second])
     chosen = names if agents is None else _chosen(agents, names, checks.source)
     if len(names) < 2:
         raise ReadError(
@@ -176,15 +174,13 @@ def _sides(
             accepted="two or more different agents",
             fix=f"check the columns {schema.first!r} and {schema.second!r}",
         )
-    numbered = [_numbered(side, {name: i for i, name in enumerate(names)}) for side in (first, second)]
     blank = [side < 0 for side in numbered]
     if agents is not None:
         wanted = np.isin(names, chosen)
         others = ~(wanted[numbered[0]] & wanted[numbered[1]]) & ~blank[0] & ~blank[1]
         checks.leave_out(others, "an agent not in agents=")
-    for rows, column in zip(blank, (schema.first, schema.second), strict=True):
-        accepted = "the name of an agent in every row"
-        checks.reject(rows, "there is no agent", column=column, accepted=accepted, fix="fill in the name")
+    for side, column in zip(numbered, (schema.first, schema.second), strict=True):
+        refuse_no_agent(checks, side, column)
     same = (numbered[0] == numbered[1]) & ~blank[0] & ~blank[1]
     checks.reject(
         same,
@@ -210,11 +206,6 @@ def _chosen(agents: Sequence[str], seen: list[str], source: str) -> list[str]:
     if len(names) < 2:
         raise InputError(f"agents names {listed(names)}; a comparison needs two or more different ones.")
     return names
-
-
-def _numbered(side: pa.DictionaryArray, number: Mapping[str, int]) -> Ints:
-    codes = np.array([number.get(name.strip(), -1) for name in side.dictionary.to_pylist()] + [-1], np.int32)
-    return np.take(codes, np.asarray(side.indices.fill_null(len(side.dictionary))))
 
 
 def _outcomes(
@@ -258,27 +249,17 @@ def _build(
     rows = {"first": sides.first, "second": sides.second, "outcome": code, **columns}
     if not sound.all():
         rows = {name: values[sound] for name, values in rows.items()}
-    report = ReadReport(
-        source=checks.source,
-        kind=schema.name,
-        rows=len(keep),
-        used=int(keep.sum()),
-        roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])}
-        | beside.described(),
-        labels=outcomes.labels,
-        dropped=checks.dropped,
-        problems=tuple(checks.problems),
-    )
-    log = Feedback.from_records(
+    log = beside.log(
+        checks,
+        grouped,
         duel_records(**rows, n_agents=len(sides.names)),
         agents=sides.names,
-        contexts=grouped.table,
-        context_of=grouped.of_row,
-        n_contexts=int(grouped.of_row.max()) + 1,
+        kind=schema.name,
+        used=int(keep.sum()),
+        roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])},
+        labels=outcomes.labels,
         voters=voters,
-        text=beside.text,
         design=design,
-        report=report,
     )
     said = outcomes.code[sound] != DROP
     return log, said if said.all() else said[np.argsort(grouped.of_row, kind="stable")]
