@@ -74,10 +74,10 @@ class VectorCache:
         """
         stored = self._read()
         row = pc.index_in(keys, value_set=stored["key"].combine_chunks())
-        found = np.asarray(row.is_valid().to_numpy(zero_copy_only=False))
+        known = np.asarray(row.is_valid().to_numpy(zero_copy_only=False))
         vectors = np.zeros((len(keys), self.dim), dtype=np.float32)
-        vectors[found] = self._vectors(stored["vector"].take(row.drop_null()))
-        return vectors, found
+        vectors[known] = self._vectors(stored["vector"].take(row.drop_null()))
+        return vectors, known
 
     def add(self, keys: pa.FixedSizeBinaryArray, vectors: Vectors) -> None:
         """Add vectors, in a file of their own; where it cannot be written, say so in the log and go on without.

@@ -148,12 +148,12 @@ class ContextEncoder:
         """
         types: dict[str, type | tuple[type, ...]] = {"format": str, "version": int, "columns": list}
         types |= {"text": (str, type(None)), "text_encoder": (dict, type(None))}
-        found = fields(parse(saved), "top level", types)
-        if (found["text"] is None) != (found["text_encoder"] is None):
+        document = fields(parse(saved), "top level", types)
+        if (document["text"] is None) != (document["text_encoder"] is None):
             fail("top level", "'text' and 'text_encoder' must both be there or both be null")
-        columns = tuple(_column_from(column, i) for i, column in enumerate(found["columns"], start=1))
-        text = found["text_encoder"]
-        encoder = cls(columns, found["text"], None if text is None else TextEncoder.from_dict(text, cache=cache))
+        columns = tuple(_column_from(column, i) for i, column in enumerate(document["columns"], start=1))
+        text = document["text_encoder"]
+        encoder = cls(columns, document["text"], None if text is None else TextEncoder.from_dict(text, cache=cache))
         encoder._check_distinct_features()
         return encoder
 
@@ -181,8 +181,8 @@ def _chosen(contexts: pa.Table, columns: Iterable[str] | None, text: str | None)
 
 
 def _require(contexts: pa.Table, wanted: Iterable[str]) -> None:
-    given = set(contexts.column_names)
-    missing = [name for name in wanted if name not in given]
+    present = set(contexts.column_names)
+    missing = [name for name in wanted if name not in present]
     if missing:
         raise InputError(
             f"contexts: no column {_listed(missing)}. Given: {_listed(contexts.column_names) or 'no columns'}. "

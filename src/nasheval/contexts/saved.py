@@ -30,8 +30,8 @@ def parse(text: object) -> dict[str, Any]:
     if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise InputError(f'saved encoder: JSON without "format": "{FORMAT}". {_FIX}')
     if type(document.get("version")) is not int or document["version"] != VERSION:
-        found = repr(document.get("version"))[:40]
-        raise InputError(f"saved encoder: version {found}. This release reads version {VERSION}. {_FIX}")
+        version = repr(document.get("version"))[:40]
+        raise InputError(f"saved encoder: version {version}. This release reads version {VERSION}. {_FIX}")
     return document
 
 
@@ -46,8 +46,8 @@ def fields(value: object, where: str, types: Mapping[str, type | tuple[type, ...
     if not isinstance(value, dict):
         fail(where, f"{type(value).__name__} in place of an object")
     if set(value) != set(types):
-        given, wanted = ", ".join(sorted(value))[:200], ", ".join(sorted(types))
-        fail(where, f"the keys are {given or 'none'} in place of {wanted}")
+        keys, wanted = ", ".join(sorted(value))[:200], ", ".join(sorted(types))
+        fail(where, f"the keys are {keys or 'none'} in place of {wanted}")
     for key, kinds in types.items():
         if type(value[key]) not in (kinds if isinstance(kinds, tuple) else (kinds,)):
             fail(where, f"{key!r} is {type(value[key]).__name__}")

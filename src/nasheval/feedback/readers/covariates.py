@@ -133,7 +133,7 @@ class Covariates:
 
     def contexts(self, checks: RowChecks, table: pa.Table) -> pa.Table:
         """Return the context columns and the prompt, one row for each row of the log."""
-        found: dict[str, pa.ChunkedArray] = {}
+        columns: dict[str, pa.ChunkedArray] = {}
         other = None
         if self.join and self.from_join:
             other = joined_columns(checks, self.join, table, list(self.from_join), text=self.categorical)
@@ -142,12 +142,12 @@ class Covariates:
                 column = tag_column(table[TAGS], self.tags[name])
             else:
                 column = other[name] if other is not None and name in self.from_join else table[name]
-            found[name] = self._settled(checks, column, name)
+            columns[name] = self._settled(checks, column, name)
         if self.text and self.text_column:
             raw = other if other is not None and self.text_column in self.from_join else table
-            found[self.text] = self._prompts(checks, raw[self.text_column])
-        refuse_bad_contexts(checks, pa.table(found))
-        contexts = pa.table({name: uniform_text(column) for name, column in found.items()})
+            columns[self.text] = self._prompts(checks, raw[self.text_column])
+        refuse_bad_contexts(checks, pa.table(columns))
+        contexts = pa.table({name: uniform_text(column) for name, column in columns.items()})
         if ids := self.roles.get("context_id"):
             refuse_id_disagreement(checks, contexts, names_in(table, ids, checks.source), ids)
         return contexts
@@ -172,22 +172,22 @@ class Covariates:
         return said
 
     def record_columns(self, checks: RowChecks, table: pa.Table) -> dict[str, Any]:
-        """Return propensity, weight, time and voter, one value a row, with the voters' names under "voters"."""
-        found: dict[str, Any] = {}
+        """Return propensity, weight, time and voter, one value per row, with the voters' names under "voters"."""
+        columns: dict[str, Any] = {}
         if name := self.roles.get("propensity"):
             accepted = "a probability above 0 and at most 1"
-            found["propensity"] = numeric_column(
+            columns["propensity"] = numeric_column(
                 checks, table[name], name, role="propensity", accepted=accepted, low=0.0, high=1.0
             )
         if name := self.roles.get("weight"):
             accepted = "a finite number above 0"
-            found["weight"] = numeric_column(checks, table[name], name, role="weight", accepted=accepted, low=0.0)
+            columns["weight"] = numeric_column(checks, table[name], name, role="weight", accepted=accepted, low=0.0)
         if name := self.roles.get("time"):
-            found["time"] = time_column(checks, table[name], name)
+            columns["time"] = time_column(checks, table[name], name)
         if name := self.roles.get("voter"):
             who = names_in(table, name, checks.source)
-            found["voters"], found["voter"] = who.dictionary, np.asarray(who.indices.fill_null(-1)).astype(np.int32)
-        return found
+            columns["voters"], columns["voter"] = who.dictionary, np.asarray(who.indices.fill_null(-1)).astype(np.int32)
+        return columns
 
     def group(self, table: pa.Table, contexts: pa.Table, rows: Ints) -> Contexts:
         """Return the contexts of some rows of the log, and which context each of those rows belongs to."""
@@ -266,8 +266,8 @@ def _refuse_outcomes(
             )
 
 
-def _categorical(given: Sequence[str] | str | None, context: tuple[str, ...]) -> frozenset[str]:
-    names = [given] if isinstance(given, str) else several(given or (), "categorical")
+def _categorical(categorical: Sequence[str] | str | None, context: tuple[str, ...]) -> frozenset[str]:
+    names = [categorical] if isinstance(categorical, str) else several(categorical or (), "categorical")
     for name in names:
         if name not in context:
             raise InputError(

@@ -1,4 +1,4 @@
-"""Rows -> contexts: by an id, by the same prompt, else one context a row; and columns joined from a second file."""
+"""Rows -> contexts: by an id, by the same prompt, else one context per row; and columns joined from a second file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from nasheval.feedback.readers.sources import Source, open_source
 
 @dataclass(frozen=True)
 class Contexts:
-    """One row a context, and the context of each row of the log."""
+    """One row per context, and the context of each row of the log."""
 
     table: pa.Table
     of_row: Ints
@@ -81,7 +81,7 @@ def refuse_id_disagreement(checks: RowChecks, table: pa.Table, ids: pa.Dictionar
             values != values[first[place]],
             f"the value differs from that of an earlier row with the same {id_name!r}",
             column=name,
-            accepted="one value a context id",
+            accepted="one value per context id",
             fix=f"correct the value, leave {name!r} out of the context, or leave out context_id",
         )
 

@@ -55,9 +55,9 @@ def read_rankings(
     """Read rankings of two or more agents; equal ranks are ties.
 
     Three shapes of table, told apart by the arguments:
-    `ballot=, agent=, rank=` (long: one row for each agent on a ballot), `agents=[...]` (one row a ballot, a column of
-    ranks for each agent, empty where it was not on the ballot), `order=[...]` (one row a ballot, columns hold the names
-    of the first, second, ... agent). PrefLib files (.soc, .soi, .toc, .toi) need no arguments.
+    `ballot=, agent=, rank=` (long: one row per agent on a ballot), `agents=[...]` (one row per ballot, one column of
+    ranks per agent, empty where it was not on the ballot), `order=[...]` (one row per ballot, columns hold the names of
+    the first, second, ... agent). PrefLib files (.soc, .soi, .toc, .toi) need no arguments.
 
     Args:
         source: a path or a table, as in `read_votes`.
@@ -87,9 +87,9 @@ def read_rankings(
     return _build(checks, table, shape, _ENTRIES[shape.kind](checks, table, shape), beside, design)
 
 
-def _refuse_columns(given: dict[str, Any]) -> None:
+def _refuse_columns(arguments: dict[str, Any]) -> None:
     for name in ("ballot", "agent", "rank", "agents", "order", "context", "text", "categorical", "join", *ROLES):
-        if given[name]:
+        if arguments[name]:
             raise InputError(f"A PrefLib file has no columns, so {name}= cannot be used with it; leave it out.")
 
 
@@ -127,10 +127,10 @@ def _shape(
     agents: Sequence[str] | None,
     order: Sequence[str] | None,
 ) -> _Shape:
-    if sum(bool(given) for given in (ballot, agents, order)) != 1:
+    if sum(bool(argument) for argument in (ballot, agents, order)) != 1:
         raise InputError(
             "Say how the ballots are stored, in one way: ballot='id', agent='item', rank='rank' for a long table; "
-            "agents=[...] for a column of ranks an agent; order=[...] for columns that hold the names in order."
+            "agents=[...] for a column of ranks per agent; order=[...] for columns that hold the names in order."
         )
     if ballot:
         names = (ballot,) if isinstance(ballot, str) else tuple(several(ballot, "ballot"))
@@ -179,7 +179,7 @@ def _long(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
         twice,
         f"{shown_values(np.array(names, object)[agent[twice]])} stands more than once on a ballot",
         column=agent_name,
-        accepted="each agent once a ballot",
+        accepted="each agent once per ballot",
         fix=(
             "correct the rows, or name all columns that tell ballots apart, as in ",
             Argument("ballot", ["id", "trait"]),
@@ -190,7 +190,7 @@ def _long(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
         small,
         "the ballot ranks a single agent",
         column=shape.ballot[0],
-        accepted="two or more agents a ballot",
+        accepted="two or more agents per ballot",
         fix=("add the others, or check that ", Argument("ballot"), " names the columns that tell ballots apart"),
     )
     return _Entries(ballot, np.arange(len(ballot)), agent, rank, names, first)
@@ -200,17 +200,17 @@ def _ranks(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
     ranks, present = [], []
     for name in shape.columns:
         values, is_number = to_numbers(table[name])
-        given = ~_blank(table[name])
+        filled = ~_blank(table[name])
         accepted = f"{_RANK}, or nothing where the agent was not on the ballot"
-        bad = given & ~is_number
+        bad = filled & ~is_number
         checks.reject_values(bad, table[name], " as rank", name=name, accepted=accepted, fix="correct the rank")
         ranks.append(values)
-        present.append(given & is_number)
+        present.append(filled & is_number)
     there = np.stack(present, axis=1)
     checks.reject(
         there.sum(axis=1) < 2,
         f"the ballot ranks fewer than two of {listed(shape.columns)}",
-        accepted="two or more ranks a row",
+        accepted="two or more ranks per row",
         fix="fill in the ranks",
     )
     row, agent = np.nonzero(there)
@@ -224,7 +224,7 @@ def _names(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
     checks.reject(
         there.sum(axis=1) < 2,
         f"fewer than two agents stand in {listed(shape.columns)}",
-        accepted="two or more names a row",
+        accepted="two or more names per row",
         fix="fill in the names",
     )
     ordered = np.sort(agent, axis=1)
@@ -233,7 +233,7 @@ def _names(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
     checks.reject(
         equal.any(axis=1),
         f"{twice} stands more than once in {listed(shape.columns)}",
-        accepted="each agent once a row",
+        accepted="each agent once per row",
         fix="correct the names",
     )
     row, place = np.nonzero(there)
@@ -311,12 +311,16 @@ def _refuse_changes(checks: RowChecks, said: dict[str, Array], entries: _Entries
             (values != first) & ~((values != values) & (first != first)),
             "the value differs from that in the first row of the same ballot",
             column=name,
-            accepted="one value a ballot",
+            accepted="one value per ballot",
             fix=f"correct the value, or leave {name!r} out",
         )
 
 
-_KINDS = {"long": "rankings, a row an agent", "ranks": "rankings, a column an agent", "names": "rankings, best first"}
+_KINDS = {
+    "long": "rankings, a row per agent",
+    "ranks": "rankings, a column per agent",
+    "names": "rankings, best first",
+}
 
 
 def _roles(shape: _Shape) -> dict[str, str]:

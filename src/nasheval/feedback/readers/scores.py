@@ -23,8 +23,8 @@ from nasheval.feedback.records import Records
 Judge = Callable[[Ints, list[str], list[str]], Sequence[float]]
 _SCORE = "a finite number, higher is better; or true and false"
 _ANSWERS = (
-    "accepted is one number from -1 to 1 a pair: 1 (the first is better), -1 (the second is), 0 (neither), or the mean "
-    "of several such verdicts"
+    "accepted is one number from -1 to 1 per pair: 1 (the first is better), -1 (the second is), 0 (neither), or the "
+    "mean of several such verdicts"
 )
 _CHUNK = 1 << 22  # sampled cells at a time, so that a million prompts times a thousand pairs fit in memory
 
@@ -46,16 +46,16 @@ def read_scores(
     join: Any = None,
     on_error: OnError = "raise",
 ) -> Feedback:
-    """Read a wide table of scores, one row a prompt, one column an agent; the higher score wins.
+    """Read a wide table of scores, one row per prompt, one column per agent; the higher score wins.
 
     Args:
         source: a path or a table, as in `read_votes`.
         agents: score columns; or {agent: [column of run 1, column of run 2, ...]}, whose runs become repeated records
             that share one unit of weight.
         context, text, context_id, categorical, join: as in `read_votes`.
-        pairs_per_context: draw this many pairs a prompt at random, without replacement; each pair then has the known
+        pairs_per_context: draw this many pairs per prompt at random, without replacement; each pair then has the known
             inclusion probability pairs_per_context / (number of pairs). None: all pairs.
-        form: "duels", or "rankings": one weak ranking of all agents a prompt.
+        form: "duels", or "rankings": one weak ranking of all agents per prompt.
         tolerance: scores at most this far apart tie.
         fail: where both agents score at most this, the zero verdict means "both bad" (Eq. rb-label-first); None: only
             with a judge, then 0.
@@ -101,7 +101,7 @@ def read_scores(
         grouped,
         records,
         agents=names,
-        kind="scores, a column an agent",
+        kind="scores, a column per agent",
         used=len(rows),
         roles={"agents": ", ".join(names)},
         row_of=row_of,
@@ -137,7 +137,7 @@ def _score_columns(agents: Sequence[str] | Mapping[str, Sequence[str]]) -> dict[
     counts = [len(runs) for runs in columns.values()]
     if min(counts) != max(counts) or not counts[0]:
         raise InputError(
-            f"agents gives {min(counts)} to {max(counts)} runs an agent; accepted is the same number for all, one or "
+            f"agents gives {min(counts)} to {max(counts)} runs per agent; accepted is the same number for all, one or "
             "more: run r is compared with run r."
         )
     return columns
@@ -230,7 +230,7 @@ class _Rule:
 
 
 def _duels(runs: Floats, rows: Ints, chosen: int, rule: _Rule, rng: np.random.Generator) -> tuple[Records, Ints]:
-    """Return the records of the drawn pairs, every run of a pair a record, and the place in `rows` of each record."""
+    """Return the records of the drawn pairs, one record per run of a pair, and the place in `rows` of each record."""
     n, n_agents, n_runs = runs.shape
     left, right = np.triu_indices(n_agents, 1)
     at, pair = _draw(n, len(left), chosen, rng)
@@ -250,7 +250,7 @@ def _duels(runs: Floats, rows: Ints, chosen: int, rule: _Rule, rng: np.random.Ge
 
 
 def _draw(n: int, every: int, chosen: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
-    """Return (row, pair) of `chosen` distinct pairs a row, pairs ascending."""
+    """Return (row, pair) of `chosen` distinct pairs per row, pairs ascending."""
     if chosen == every:
         return np.repeat(np.arange(n), every), np.tile(np.arange(every), n)
     step = max(1, _CHUNK // every)

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nasheval.contexts.table import as_table, decoded, is_string
+from nasheval.contexts.table import as_table, decoded, is_list, is_string
 from nasheval.errors import InputError, ReadError
 from nasheval.feedback.arrow_columns import one_line
 from nasheval.feedback.readers.text_files import UNREADABLE, open_csv, read_json
@@ -157,7 +157,7 @@ def _open_files(path: str) -> Source:
             raise ReadError(
                 f"the files do not fit together ({one_line(error)})",
                 source=path,
-                accepted="one type a column in all files",
+                accepted="one type per column in all files",
                 fix="give the column the same type in every file",
             ) from None
 
@@ -171,11 +171,11 @@ def _files(path: str) -> list[Path]:
     here = Path(path)
     try:
         if here.is_dir():
-            found = sorted(p for p in here.rglob("*") if p.is_file() and _is_data(p.relative_to(here)))
+            files = sorted(p for p in here.rglob("*") if p.is_file() and _is_data(p.relative_to(here)))
         elif here.is_file():
-            found = [here]
+            files = [here]
         else:
-            found = sorted(Path(name) for name in glob.glob(path, recursive=True) if Path(name).is_file())
+            files = sorted(Path(name) for name in glob.glob(path, recursive=True) if Path(name).is_file())
     except (OSError, ValueError) as error:
         raise ReadError(
             f"the path cannot be used ({one_line(error)})",
@@ -183,11 +183,11 @@ def _files(path: str) -> list[Path]:
             accepted="the path of a file or folder that may be read",
             fix="check the path",
         ) from None
-    if not found:
+    if not files:
         what = "no file in this folder can be read" if here.is_dir() else "there is no such file"
         accepted = f"{ACCEPTED}; a folder of them, or a glob"
         raise ReadError(what, source=path, accepted=accepted, fix="check the path")
-    strange = [file for file in found if _suffix(file) not in _FORMATS]
+    strange = [file for file in files if _suffix(file) not in _FORMATS]
     if strange:
         ending = f"a file that ends in {strange[0].suffix!r}" if strange[0].suffix else "a file without an ending"
         raise ReadError(
@@ -196,7 +196,7 @@ def _files(path: str) -> list[Path]:
             accepted=ACCEPTED,
             fix="rename or convert the file, or load it yourself and pass the table",
         )
-    return found
+    return files
 
 
 def _is_data(inside: Path) -> bool:
@@ -216,7 +216,7 @@ def _parquet(file: Path) -> Source:
     schema = _guarded(file, "Parquet", lambda: _decoded(pq.read_schema(file)))
 
     def fetch(columns: list[str], text: set[str]) -> pa.Table:
-        # Agent names repeat millions of times: read as a dictionary they cost a few bytes a row.
+        # Agent names repeat millions of times: read as a dictionary they cost a few bytes per row.
         coded = [name for name in columns if name in text and is_string(schema.field(name).type)]
         return _guarded(
             file, "Parquet", lambda: pq.read_table(file, columns=columns, read_dictionary=coded, partitioning=None)
@@ -271,7 +271,7 @@ def _decoded(schema: pa.Schema) -> pa.Schema:
 
 def _decode_names(field: pa.Field) -> None:
     kind, _ = field.type, field.name
-    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    while is_list(kind):
         kind = kind.value_type
     for inner in kind if pa.types.is_struct(kind) else ():
         _decode_names(inner)

@@ -115,15 +115,15 @@ def read_votes(
 
 
 def _schema(source: Source, model_a: str | None, model_b: str | None, winner: str | None) -> VoteSchema:
-    found = detect_schema(source.names)
+    detected = detect_schema(source.names)
     if model_a or model_b or winner:
-        base = found or replace(PLAIN, name="votes, columns as given")
+        base = detected or replace(PLAIN, name="votes, columns as given")
         schema = replace(base, first=model_a or base.first, second=model_b or base.second, winner=winner or base.winner)
         need_columns({"model_a": schema.first, "model_b": schema.second}, source.names, source.label)
         if isinstance(schema.winner, str):
             need_columns({"winner": schema.winner}, source.names, source.label)
         return schema
-    if found is None:
+    if detected is None:
         a, b, won = (Argument(name) for name in ("model_a", "model_b", "winner"))
         raise ReadError(
             f"this does not look like a table of votes; its columns: {listed(source.names)}",
@@ -131,7 +131,7 @@ def _schema(source: Source, model_a: str | None, model_b: str | None, winner: st
             accepted="the columns model_a, model_b and winner; left, right and winner; or an LMArena release",
             fix=("name the columns with ", a, ", ", b, " and ", won, ", or use read_rankings or read_scores"),
         )
-    return found
+    return detected
 
 
 def _if_there(column: str | None, source: Source) -> str | None:
@@ -186,7 +186,7 @@ def _sides(
         same,
         f"{shown_values(np.array(names, object)[numbered[0][same]])} is compared with itself",
         column=schema.second,
-        accepted="two different agents a row",
+        accepted="two different agents per row",
         fix="correct the name",
     )
     return _Sides(names, chosen, *numbered)
@@ -218,9 +218,9 @@ def _outcomes(
 ) -> Outcomes:
     if isinstance(schema.winner, str):
         said = names_in(table, schema.winner, checks.source)
-        found = read_labels(checks, said, schema.winner, first=first, second=second, labels=labels)
-        checks.leave_out(found.code == DROP, "label marked 'drop'")
-        return found
+        outcomes = read_labels(checks, said, schema.winner, first=first, second=second, labels=labels)
+        checks.leave_out(outcomes.code == DROP, "label marked 'drop'")
+        return outcomes
     if labels is not None:
         raise InputError(
             f"labels= needs one winner column; this file has three, {', '.join(schema.winner)}. Leave it out."
