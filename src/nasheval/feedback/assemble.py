@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -18,15 +17,6 @@ from nasheval.feedback.records import Records
 Written = Partition | Sequence[Sequence[Hashable]]
 
 
-@dataclass(frozen=True)
-class Assembled:
-    """Records with the names of their agents and voters."""
-
-    records: Records
-    agents: list[str]
-    voters: pa.Array | None
-
-
 def assemble(
     partitions: Sequence[Written],
     *,
@@ -35,8 +25,8 @@ def assemble(
     weight: Sequence[float] | None,
     voter: Sequence[Hashable] | None,
     context_of: Sequence[int] | None,
-) -> Assembled:
-    """Return the records of partitions, every column checked to have one value per partition."""
+) -> tuple[Records, list[str], pa.Array | None]:
+    """Return the records of partitions, and the names of agents and voters; each column has one value per partition."""
     checked = [_as_partition(row, partition) for row, partition in enumerate(partitions)]
     names = _agent_names(checked, agents)
     per_record = {"propensity": propensity, "weight": weight, "voter": voter, "context_of": context_of}
@@ -54,7 +44,7 @@ def assemble(
         weight=_numbers("weight", weight),
         voter=voter_of,
     )
-    return Assembled(records, names, voters)
+    return records, names, voters
 
 
 def refuse_not_finite(contexts: pa.Table) -> None:

@@ -195,16 +195,16 @@ class Feedback:
         if table.num_columns and not isinstance(contexts, pa.Table):  # a copy: the caller may write into its own
             table = table.take(pa.array(np.arange(table.num_rows)))
         refuse_not_finite(table)
-        assembled = assemble(
+        records, names, voters = assemble(
             partitions, agents=agents, propensity=propensity, weight=weight, voter=voter, context_of=context_of
         )
         return cls.from_records(
-            assembled.records,
-            agents=assembled.agents,
+            records,
+            agents=names,
             contexts=table,
             context_of=None if context_of is None else np.asarray(context_of),
             n_contexts=len(contexts) or None,
-            voters=assembled.voters,
+            voters=voters,
             text=text,
             design=design,
         )

@@ -15,6 +15,7 @@ from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.read_report import ReadReport
+from nasheval.feedback.readers.row_checks import refuse_repeats
 from nasheval.feedback.records import Records
 
 SUFFIXES = (".soc", ".soi", ".toc", ".toi")
@@ -187,18 +188,6 @@ def _log(
     voters: Ints = np.repeat(np.arange(len(sizes)), counts)
     rows = sum(count for count, _ in ballots)
     alone = {"a ballot that ranks one agent alone": rows - len(voters)} if rows > len(voters) else {}
+    refuse_repeats([*names.values()], str(path), "alternative")
     report = ReadReport(str(path), f"PrefLib {path.suffix}", rows, len(voters), dropped=alone)
-    return Feedback.from_records(once.take(voters), agents=_unique(path, names), design=design, report=report)
-
-
-def _unique(path: Path, names: dict[int, str]) -> list[str]:
-    agents = list(names.values())
-    twice = [name for name in agents if agents.count(name) > 1]
-    if twice:
-        raise ReadError(
-            f"two alternatives are called {twice[0]!r}",
-            source=str(path),
-            accepted="a name of its own for each alternative",
-            fix="rename one of them",
-        )
-    return agents
+    return Feedback.from_records(once.take(voters), agents=[*names.values()], design=design, report=report)

@@ -140,6 +140,18 @@ def listed(names: Sequence[str], most: int = 20) -> str:
     return (", ".join(map(repr, names[:most])) or "none") + (", ..." if len(names) > most else "")
 
 
+def refuse_repeats(names: Sequence[str], source: str, noun: str) -> None:
+    """Raise where two of some names are the same."""
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ReadError(
+            f"two {noun}s are called {twice[0]!r}",
+            source=source,
+            accepted=f"a name of its own for each {noun}",
+            fix="rename one of them",
+        )
+
+
 def several(names: object, argument: str) -> list[str]:
     """Return an argument that lists names; a single string is not such a list."""
     if isinstance(names, str) or not isinstance(names, Iterable):

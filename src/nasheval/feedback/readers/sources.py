@@ -17,6 +17,7 @@ import pyarrow.parquet as pq
 from nasheval.contexts.table import as_table, decoded, is_list, is_string
 from nasheval.errors import InputError, ReadError
 from nasheval.feedback.arrow_columns import one_line
+from nasheval.feedback.readers.row_checks import refuse_repeats
 from nasheval.feedback.readers.text_files import UNREADABLE, open_csv, read_json
 
 ACCEPTED = ".parquet, .csv, .tsv, .jsonl, .json, .arrow or .feather (the text formats also with .gz)"
@@ -222,7 +223,7 @@ def _parquet(file: Path) -> Source:
             file, "Parquet", lambda: pq.read_table(file, columns=columns, read_dictionary=coded, partitioning=None)
         )
 
-    return Source(str(file), _unique(schema, file), fetch)
+    return _named_apart(Source(str(file), schema, fetch))
 
 
 def _arrow(file: Path) -> Source:
@@ -234,20 +235,18 @@ def _arrow(file: Path) -> Source:
         return table
 
     table = _guarded(file, "Arrow", opened)
-    _unique(table.schema, file)
-    return _table_source(table, str(file))
+    return _named_apart(_table_source(table, str(file)))
 
 
 def _csv(file: Path) -> Source:
     names, fetch = open_csv(file, delimiter="\t" if ".tsv" in _suffix(file) else ",")
-    schema = _unique(pa.schema([(name, pa.null()) for name in names]), file)
-    return Source(str(file), schema, fetch, untyped=True)
+    schema = pa.schema([(name, pa.null()) for name in names])
+    return _named_apart(Source(str(file), schema, fetch, untyped=True))
 
 
 def _json(file: Path) -> Source:
     table = read_json(file)
-    _unique(table.schema, file)
-    return _table_source(table, str(file))
+    return _named_apart(_table_source(table, str(file)))
 
 
 def _guarded(file: Path, kind: str, read: Callable[[], Any]) -> Any:
@@ -277,16 +276,9 @@ def _decode_names(field: pa.Field) -> None:
         _decode_names(inner)
 
 
-def _unique(schema: pa.Schema, file: Path) -> pa.Schema:
-    twice = [name for name in schema.names if schema.names.count(name) > 1]
-    if twice:
-        raise ReadError(
-            f"two columns are called {twice[0]!r}",
-            source=str(file),
-            accepted="a name of its own for each column",
-            fix="rename one of them",
-        )
-    return schema
+def _named_apart(source: Source) -> Source:
+    refuse_repeats(source.names, source.label, "column")
+    return source
 
 
 _FORMATS: dict[str, Callable[[Path], Source]] = {
