@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -139,13 +138,8 @@ class ContextEncoder:
         return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
 
     @classmethod
-    def from_json(cls, saved: str, *, cache: str | Path | bool | None = None) -> ContextEncoder:
-        """Read an encoder that `to_json` wrote; anything else is an InputError.
-
-        Args:
-            saved: the JSON.
-            cache: where the text encoder keeps vectors on this machine, as in `TextEncoder`.
-        """
+    def from_json(cls, saved: str) -> ContextEncoder:
+        """Read an encoder that `to_json` wrote; anything else is an InputError."""
         types: dict[str, type | tuple[type, ...]] = {"format": str, "version": int, "columns": list}
         types |= {"text": (str, type(None)), "text_encoder": (dict, type(None))}
         document = fields(parse(saved), "top level", types)
@@ -153,7 +147,7 @@ class ContextEncoder:
             fail("top level", "'text' and 'text_encoder' must both be there or both be null")
         columns = tuple(_column_from(column, i) for i, column in enumerate(document["columns"], start=1))
         text = document["text_encoder"]
-        encoder = cls(columns, document["text"], None if text is None else TextEncoder.from_dict(text, cache=cache))
+        encoder = cls(columns, document["text"], None if text is None else TextEncoder.from_dict(text))
         encoder._check_distinct_features()
         return encoder
 

@@ -84,15 +84,10 @@ class TextEncoder:
         return {"model": self.model, "dim": self.dim}
 
     @classmethod
-    def from_dict(cls, saved: object, *, cache: str | Path | bool | None = None) -> TextEncoder:
-        """Check and rebuild a saved text encoder.
-
-        Args:
-            saved: what `to_dict` gave.
-            cache: as in the constructor.
-        """
+    def from_dict(cls, saved: object) -> TextEncoder:
+        """Check and rebuild a saved text encoder from what `to_dict` gave."""
         values = fields(saved, "'text_encoder'", {"model": str, "dim": int})
-        return cls(values["model"], values["dim"], cache)
+        return cls(values["model"], values["dim"])
 
     def _distinct(self, texts: list[str]) -> Vectors:
         if self.cache is None or self.cache is False:
