@@ -243,7 +243,7 @@ def test_models_that_misbehave_are_named(fake: type[FakeTransformer], monkeypatc
     with pytest.raises(InputError) as caught:
         TextEncoder("small", 4).encode(["a"])
     assert str(caught.value) == (
-        "text encoder: 'small' gave vectors of shape (1, 3) in place of 4 numbers a text. Set dim= to what it has."
+        "text encoder: 'small' gave vectors of shape (1, 3) in place of 4 numbers per text. Set dim= to what it has."
     )
     monkeypatch.setattr(fake, "encode", lambda *_, **__: np.full((1, 3), np.nan))
     with pytest.raises(InputError, match="'small' gave a vector with NaN or infinity"):

@@ -44,8 +44,8 @@ def as_strings(texts: object, *, name: str = "texts") -> pa.LargeStringArray:
     try:
         return _large_strings(_as_arrow(texts))
     except (pa.ArrowException, TypeError, ValueError) as error:
-        found = f"{type(texts).__name__} with something that is not a string"
-        raise InputError(f"{name}: {found}. Accepted: {ACCEPTED_TEXTS}, null where missing.") from error
+        what = f"{type(texts).__name__} with something that is not a string"
+        raise InputError(f"{name}: {what}. Accepted: {ACCEPTED_TEXTS}, null where missing.") from error
 
 
 def _convert(data: object, name: str) -> pa.Table:
@@ -104,7 +104,7 @@ def _record_column(column: str, values: list[Any], name: str) -> pa.Array:
             f"values that have no common type ({error})",
             source=name,
             column=column,
-            accepted="numbers, booleans or strings, one kind a column, None where missing",
+            accepted="numbers, booleans or strings, one kind per column, None where missing",
             fix="convert it first",
         ) from error
 
@@ -139,7 +139,7 @@ def _frame_column(column: str, series: Any, name: str) -> Column:
             f"values that have no common type ({error})",
             source=name,
             column=column,
-            accepted="numbers, booleans or strings, one kind a column, null where missing",
+            accepted="numbers, booleans or strings, one kind per column, null where missing",
             fix="convert it first",
         ) from error
 
@@ -170,6 +170,11 @@ def is_string(kind: pa.DataType) -> bool:
 def is_number(kind: pa.DataType) -> bool:
     """Tell whether an Arrow type is one of its numeric types."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Tell whether an Arrow type is one of its types of lists of any length."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def decoded(column: Column) -> Column:

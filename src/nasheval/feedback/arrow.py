@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nasheval.arrays import Array, Ints, int_dtype
-from nasheval.contexts.table import as_table
+from nasheval.contexts.table import as_table, is_list
 from nasheval.errors import InputError, ReadError
 from nasheval.feedback.arrow_columns import one_line
 from nasheval.feedback.assemble import refuse_not_finite
@@ -146,31 +146,31 @@ def _column(name: str, column: pa.Array | None, kind: _Kind, *, nulls: bool = Fa
 
 def _lists(name: str, column: pa.Array | None, kind: _Kind) -> tuple[Ints, pa.Array]:
     """Return the lengths of a column of lists, and what the lists hold."""
-    lists = _column(name, column, lambda found: bool(pa.types.is_list(found) or pa.types.is_large_list(found)))
+    lists = _column(name, column, is_list)
     return np.asarray(pc.list_value_length(lists)), _column(name, lists.flatten(), kind)
 
 
 def _entries(columns: dict[str, pa.Array]) -> dict[str, Ints]:
     """Return sizes, agent, rank and, where it is told, shown."""
     sizes, agent = _lists("agents", columns.get("agents"), pa.types.is_integer)
-    found = {"sizes": sizes, "agent": np.asarray(agent.cast(pa.int64()) if pa.types.is_uint64(agent.type) else agent)}
+    entries = {"sizes": sizes, "agent": np.asarray(agent.cast(pa.int64()) if pa.types.is_uint64(agent.type) else agent)}
     for name, argument in (("blocks", "rank"), ("shown", "shown")):
         if name in columns or name == "blocks":
             lengths, values = _lists(name, columns.get(name), pa.types.is_integer)
             if not np.array_equal(lengths, sizes):
                 raise ValueError(f"{name!r} and 'agents' differ in length")
-            found[argument] = np.asarray(values)
-    if found["rank"].min(initial=0) < 0:
+            entries[argument] = np.asarray(values)
+    if entries["rank"].min(initial=0) < 0:
         raise ValueError("'blocks' holds a negative number")
-    return found
+    return entries
 
 
 def _per_record(columns: dict[str, pa.Array]) -> dict[str, Array]:
-    found = {"zero": np.asarray(_column("zero", columns.get("zero"), pa.types.is_integer))}
+    per_record = {"zero": np.asarray(_column("zero", columns.get("zero"), pa.types.is_integer))}
     for name in ("propensity", "weight", "time"):
         if name in columns:
-            found[name] = np.asarray(_column(name, columns[name], pa.types.is_floating, nulls=name == "time"))
-    return found
+            per_record[name] = np.asarray(_column(name, columns[name], pa.types.is_floating, nulls=name == "time"))
+    return per_record
 
 
 def _voters(names: pa.Array | None) -> tuple[pa.Array | None, Ints | None]:

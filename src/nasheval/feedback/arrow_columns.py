@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Bools
+from nasheval.contexts.table import decoded
 
 
 def one_line(error: BaseException) -> str:
@@ -19,11 +20,6 @@ def column_list(table: pa.Table) -> str:
     return ", ".join(table.column_names) or "no columns"
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Tell whether an Arrow type holds strings."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
-
-
 def coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
     """Return a column as one dictionary of distinct strings and the int32 code of each row (null stays null)."""
     if pa.types.is_dictionary(column.type):
@@ -33,7 +29,7 @@ def coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
             names = joined.dictionary.cast(pa.string())
             if len(pc.unique(names)) == len(names):
                 return pa.DictionaryArray.from_arrays(joined.indices.cast(pa.int32()), names)
-        column = column.cast(column.type.value_type)
+        column = decoded(column)
     column = column if pa.types.is_string(column.type) else column.cast(pa.string())
     codes = pc.dictionary_encode(column.combine_chunks())
     return codes if isinstance(codes, pa.DictionaryArray) else codes.combine_chunks()
@@ -41,8 +37,7 @@ def coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 def not_finite(column: pa.ChunkedArray) -> Bools:
     """Return (n,) where a numeric column holds NaN or infinity (a null is a missing value, not one of them)."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = decoded(column)
     if not pa.types.is_floating(column.type):
         return np.zeros(len(column), bool)
     return np.asarray(pc.fill_null(pc.invert(pc.is_finite(column)), False).combine_chunks())

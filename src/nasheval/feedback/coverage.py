@@ -251,7 +251,7 @@ def _summary(cover: Coverage) -> str:
         f"[bold]{cover.n_records:,}[/] records at [bold]{cover.n_contexts:,}[/] contexts, "
         f"[bold]{len(cover.agents)}[/] agents, {cover.n_menus:,} menus{voters}",
         f"pairs compared: {cover.pairs_seen:,} of {n_pairs(len(cover.agents)):,} ({cover.share_of_pairs:.0%}), "
-        f"{_spread(cover)} votes a pair (least, median, most)",
+        f"{_spread(cover)} votes per pair (least, median, most)",
         f"design: [bold]{cover.design}[/] ({cover.design_reason})",
     ]
     if cover.position_bias is not None:

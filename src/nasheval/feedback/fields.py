@@ -15,6 +15,13 @@ from nasheval.feedback.partition import Zero
 
 Menu = tuple[int, ...]
 
+# Table syn-config.
+LENGTH_SCALE = 0.5  # of the fields
+EPSILON = 0.1  # share of a voter's weight that is spread over all criteria
+ALPHA = 20.0  # Dirichlet concentration of the rest, inside the voter's preferred group
+E_MIN, E_MAX = 0.25, 0.75  # lowest and highest inclusion probability of a menu
+ETA = 2.0  # scale of the selection logit
+
 ALL_TRIPLES = 10  # winner feedback asks all triples of up to this many agents
 
 # What is drawn, as the first number of a SeedSequence spawn key. The values fix every draw: add new ones at the end.
@@ -45,16 +52,13 @@ class FourierField:
     scale: Floats
 
     @classmethod
-    def draw(
-        cls, rng: np.random.Generator, outputs: int, features: int, length_scale: float, calibration: Floats
-    ) -> FourierField:
+    def draw(cls, rng: np.random.Generator, outputs: int, features: int, calibration: Floats) -> FourierField:
         """Draw a field and standardise it on `calibration`, (n_cal, d)."""
-        frequencies = rng.normal(0.0, 1.0 / length_scale, (features, calibration.shape[1]))
+        frequencies = rng.normal(0.0, 1.0 / LENGTH_SCALE, (features, calibration.shape[1]))
         phases = rng.uniform(0.0, 2 * np.pi, features)
         coefficients = rng.standard_normal((features, outputs))
         raw = cls(frequencies, phases, coefficients, np.zeros(outputs), np.ones(outputs))(calibration)
-        parts = (frequencies, phases, coefficients, raw.mean(axis=0), raw.std(axis=0))
-        return cls(*(readonly(part) for part in parts))
+        return cls(*map(readonly, (frequencies, phases, coefficients, raw.mean(axis=0), raw.std(axis=0))))
 
     def __call__(self, X: Floats) -> Floats:
         """Return the field at X, (n, d), as (n, outputs)."""
@@ -109,15 +113,13 @@ def specialization(places: Ints, groups: int, criteria: int) -> Floats:
     return readonly(np.repeat(by_group, criteria, axis=1))
 
 
-def voter_weights(
-    rng: np.random.Generator, voters: int, *, groups: int, criteria: int, epsilon: float, alpha: float
-) -> Floats:
+def voter_weights(rng: np.random.Generator, voters: int, *, groups: int, criteria: int) -> Floats:
     """Return w, (V, p), of the first V voters of the pool (Eq. syn-voter-weights); voter v prefers group v mod G."""
     theta = np.zeros((voters, groups, criteria))
     # row by row from one stream, so a larger pool begins with the smaller one
-    theta[np.arange(voters), np.arange(voters) % groups] = rng.dirichlet(np.full(criteria, alpha), voters)
+    theta[np.arange(voters), np.arange(voters) % groups] = rng.dirichlet(np.full(criteria, ALPHA), voters)
     p = groups * criteria
-    return readonly(epsilon / p + (1.0 - epsilon) * theta.reshape(voters, p))
+    return readonly(EPSILON / p + (1.0 - EPSILON) * theta.reshape(voters, p))
 
 
 def preference_places(utilities: Floats) -> Ints:
@@ -133,16 +135,10 @@ class SelectionLaw:
     """Which menus a context is asked (Eq. syn-selection).
 
     Args:
-        e_min: lowest inclusion probability.
-        e_max: highest inclusion probability.
-        eta: scale of the logit.
         direction: (d,) b, of any length.
-        agent_directions: (K, d) one such direction for each agent, for menus drawn one a context.
+        agent_directions: (K, d) one such direction per agent, for menus drawn one per context.
     """
 
-    e_min: float
-    e_max: float
-    eta: float
     direction: Floats
     agent_directions: Floats
 
@@ -154,7 +150,7 @@ class SelectionLaw:
         """Return the probability that the one menu asked is m, (n, M), rows sum to one.
 
         Each menu has the level of Eq. syn-selection along its own direction, the sum of its agents' directions, and the
-        levels are divided by their sum. So no probability is below e_min / (e_max M): overlap holds at every x.
+        levels are divided by their sum. So no probability is below E_MIN / (E_MAX M): overlap holds at every x.
         """
         directions = np.add.reduceat(self.agent_directions[menus.agent], menus.offsets[:-1], axis=0)
         level = self._level(X, directions)
@@ -164,10 +160,10 @@ class SelectionLaw:
     def _level(self, X: Floats, directions: Floats) -> Floats:
         unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
         level: Floats = (X - 0.5) @ unit.T
-        level *= self.eta * sqrt(12.0) / 2.0
+        level *= ETA * sqrt(12.0) / 2.0
         np.tanh(level, out=level)  # sigma(z) = (1 + tanh(z / 2)) / 2, which cannot overflow
-        level *= (self.e_max - self.e_min) / 2.0
-        level += (self.e_max + self.e_min) / 2.0
+        level *= (E_MAX - E_MIN) / 2.0
+        level += (E_MAX + E_MIN) / 2.0
         return level
 
 
@@ -194,7 +190,7 @@ def cyclic_triples(agents: int) -> list[Menu]:
     new, menus = set(range(1, agents // 2 + 1)), set()
     while new:
         whole = max(*new, 2)  # distance 1 is covered by 2 = 1 + 1
-        a = max(range(1, whole // 2 + 1), key=lambda part: (len({part, whole - part} & new), -part))
+        a = max(range(1, whole // 2 + 1), key=lambda step: (len({step, whole - step} & new), -step))
         menus |= {_menu(((i + step) % agents) for step in (0, a, whole)) for i in range(agents)}
         new -= {a, whole - a, whole}
     return sorted(menus)

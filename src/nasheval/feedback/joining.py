@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Ints
+from nasheval.contexts.table import decoded
 from nasheval.errors import InputError
 from nasheval.feedback.arrow_columns import one_line
 
@@ -30,17 +31,8 @@ def joined_contexts(tables: list[pa.Table]) -> pa.Table:
                 "Some of the logs have context columns and others have none; read them with the same columns."
             )
         return tables[0]
-    decoded = [_decoded(table) for table in tables]
-    try:
-        return pa.concat_tables(decoded, promote_options="permissive")
+    plain = [pa.table({name: decoded(table[name]) for name in table.column_names}) for table in tables]
+    try:  # dictionaries are spelled out: those of two files need not agree
+        return pa.concat_tables(plain, promote_options="permissive")
     except pa.ArrowException as error:
         raise InputError(f"The context columns do not fit together: {one_line(error)}.") from None
-
-
-def _decoded(table: pa.Table) -> pa.Table:
-    """Return the table with dictionary columns spelled out: dictionaries of two files need not agree."""
-    columns = {
-        name: column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-        for name, column in zip(table.column_names, table.columns, strict=True)
-    }
-    return pa.table(columns)

@@ -36,7 +36,7 @@ class Feedback:
 
     Args:
         agents: names of the K agents.
-        contexts: one row a context; may have no columns at all.
+        contexts: one row per context; may have no columns at all.
         context_offsets: (n + 1,) records of context i are context_offsets[i]:context_offsets[i + 1].
         records: the ordered partitions, grouped by context.
         voters: names of the voters that records.voter counts, or None.
@@ -180,7 +180,7 @@ class Feedback:
         """Return a log from ordered partitions.
 
         Args:
-            contexts: DataFrame or (n, d) array, one row a context.
+            contexts: DataFrame or (n, d) array, one row per context.
             partitions: for each record its ordered partition, best block first, as nested sequences of agents
                 ((("a",), ("b", "c")) is a > {b, c}), or a `Partition`, which also says what a zero verdict means.
             agents: all agents; None: those that occur, sorted.
@@ -195,16 +195,16 @@ class Feedback:
         if table.num_columns and not isinstance(contexts, pa.Table):  # a copy: the caller may write into its own
             table = table.take(pa.array(np.arange(table.num_rows)))
         refuse_not_finite(table)
-        found = assemble(
+        records, names, voters = assemble(
             partitions, agents=agents, propensity=propensity, weight=weight, voter=voter, context_of=context_of
         )
         return cls.from_records(
-            found.records,
-            agents=found.agents,
+            records,
+            agents=names,
             contexts=table,
             context_of=None if context_of is None else np.asarray(context_of),
             n_contexts=len(contexts) or None,
-            voters=found.voters,
+            voters=voters,
             text=text,
             design=design,
         )
@@ -256,9 +256,7 @@ class Feedback:
         """Return the log with only the records where mask, (n_records,), holds; every context stays."""
         mask = np.asarray(mask)
         if mask.dtype != bool or mask.shape != (self.n_records,):
-            raise InputError(
-                f"The mask has shape {mask.shape} and type {mask.dtype}; give {self.n_records} booleans, one a record."
-            )
+            raise InputError(f"The mask has shape {mask.shape} and type {mask.dtype}; give {self.n_records} booleans.")
         kept = np.bincount(self.context_of[mask], minlength=self.n_contexts)
         records = self.records.take(np.flatnonzero(mask))
         return replace(self, context_offsets=offsets_of(kept), records=records, given_design=self.how_designed)
@@ -351,7 +349,7 @@ class Feedback:
         )
 
     def to_arrow(self) -> pa.Table:
-        """Return one row a context, its records in the list column `_records`."""
+        """Return one row per context, its records in the list column `_records`."""
         return arrow.to_arrow(
             self.records,
             agents=self.agents,
@@ -387,7 +385,7 @@ def _given(design: DesignName | None) -> Design | None:
 
 def _check_context_of(context_of: Ints, n_records: int, n_contexts: int) -> None:
     if len(context_of) != n_records:
-        raise InputError(f"context_of has {len(context_of)} values for {n_records} records; give one a record.")
+        raise InputError(f"context_of has {len(context_of)} values for {n_records} records; give one per record.")
     if n_records and (int(context_of.min()) < 0 or int(context_of.max()) >= n_contexts):
         outside = int(np.flatnonzero((context_of < 0) | (context_of >= n_contexts))[0])
         there = f"contexts are 0 to {n_contexts - 1}" if n_contexts else "there is no context"

@@ -117,7 +117,7 @@ def catalogue(records: Records, n_agents: int) -> MenuCatalogue:
         sizes.append(np.full(len(asked), entries.shape[1]))
         agents.append(members.ravel())
         menu_form.append(asked)
-    joined = [np.concatenate(part) if part else np.zeros(0, np.int16) for part in (sizes, agents, menu_form)]
+    joined = [np.concatenate(column) if column else np.zeros(0, np.int16) for column in (sizes, agents, menu_form)]
     return MenuCatalogue(offsets_of(joined[0]), joined[1], joined[2], of_record, n_agents)
 
 

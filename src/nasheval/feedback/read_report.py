@@ -49,7 +49,7 @@ class ReadReport:
         kind: what it was taken to be.
         rows: rows read.
         used: rows that became records.
-        roles: which column plays which part.
+        roles: which column plays which role.
         labels: how many rows carry each raw label, and what it was taken to mean.
         dropped: rows left out because the user asked for it, by reason.
         problems: rows that were left out because something is wrong with them.

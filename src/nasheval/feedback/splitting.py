@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.contexts.table import decoded
 from nasheval.errors import InputError
 from nasheval.feedback.arrow_columns import column_list
 
@@ -64,8 +65,7 @@ def _groups(contexts: pa.Table, column: str) -> Ints:
         raise InputError(f"There is no context column {column!r}; this log has {column_list(contexts)}.")
     values = contexts[column]
     try:
-        plain = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
-        codes = pc.dictionary_encode(plain.combine_chunks())
+        codes = pc.dictionary_encode(decoded(values).combine_chunks())
     except pa.ArrowException:
         raise InputError(f"The context column {column!r} holds {values.type}; split by a plain column.") from None
     return np.asarray(pc.fill_null(codes.indices, len(codes.dictionary)))

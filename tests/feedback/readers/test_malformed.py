@@ -124,11 +124,6 @@ def scores(**options):
     return partial(read_scores, **{"agents": ["a", "b", "c"], **options})
 
 
-def answers(*said):
-    """A judge that answers this."""
-    return lambda rows, first, second: list(said)
-
-
 # -- the cases ---------------------------------------------------------------------------------------------------------
 
 CASES = [
@@ -402,13 +397,6 @@ CASES = [
     ("a negative tolerance", wide("1,0,1"), scores(tolerance=-1)),
     ("a tolerance that is NaN", wide("1,0,1"), scores(tolerance=float("nan"))),
     ("a bad fail", wide("1,0,1"), scores(fail="never")),
-    ("a judge that is no function", wide("1,0,1"), scores(judge="gpt-4")),
-    ("a judge for rankings", wide("1,0,1"), scores(judge=answers(1), form="rankings")),
-    ("a judge that answers too little", wide("1,1,1"), scores(judge=answers(1))),
-    ("a judge that answers in words", wide("1,0,1"), scores(judge=answers("a"))),
-    ("a judge that answers 2", wide("1,0,1"), scores(judge=answers(2))),
-    ("a judge that answers NaN", wide("1,0,1"), scores(judge=answers(float("nan")))),
-    ("a judge that answers nothing", wide("1,0,1"), scores(judge=lambda rows, first, second: None)),
 ]
 
 

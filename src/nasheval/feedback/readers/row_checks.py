@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 import numpy as np
+import pyarrow as pa
 
 from nasheval.arrays import Array, Bools
 from nasheval.choices import OnError as OnError
@@ -45,6 +46,13 @@ class RowChecks:
             first = tuple(int(row) + 1 for row in np.flatnonzero(rows)[:_SHOWN_ROWS])
             self.problems.append(Problem(what, first, int(rows.sum()), column, accepted, fix))
             self.bad |= rows
+
+    def reject_values(
+        self, rows: Bools, column: pa.ChunkedArray, rest: str, *, name: str, accepted: str = "", fix: Text = ""
+    ) -> None:
+        """Mark rows as bad because of what stands in a column there: "found ..." and the rest of the sentence."""
+        if rows.any():
+            self.reject(rows, f"found {raw_values(column, rows)}{rest}", column=name, accepted=accepted, fix=fix)
 
     def leave_out(self, rows: Bools, reason: str) -> None:
         """Leave rows out because the user asked for it."""
@@ -88,6 +96,22 @@ def _shown(value: object) -> str:
     return repr(short(value)) if isinstance(value, str) else short(str(value))
 
 
+def raw_values(column: pa.ChunkedArray, rows: Bools) -> str:
+    """Return what stands in some rows of a column, most frequent first, for a message."""
+    few = np.flatnonzero(rows)[: COUNTED + 1]
+    try:
+        return shown_values([_as_python(value) for value in column.take(pa.array(few))])
+    except pa.ArrowException:  # a type that Arrow can hold but not pick from
+        return f"values of type {short(str(column.type), 60)}"
+
+
+def _as_python(value: pa.Scalar) -> object:
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):  # a date that Python's own types cannot hold
+        return value.cast(pa.int64()) if value.is_valid else None
+
+
 def short(text: str, width: int = 40) -> str:
     """Return the beginning of a text that may be too long for a message."""
     return text if len(text) <= width else text[: width - 3] + "..."
@@ -114,6 +138,18 @@ def nearest(name: object, names: Sequence[str]) -> list[str]:
 def listed(names: Sequence[str], most: int = 20) -> str:
     """Return the first of some names, for a message."""
     return (", ".join(map(repr, names[:most])) or "none") + (", ..." if len(names) > most else "")
+
+
+def refuse_repeats(names: Sequence[str], source: str, noun: str) -> None:
+    """Raise where two of some names are the same."""
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ReadError(
+            f"two {noun}s are called {twice[0]!r}",
+            source=source,
+            accepted=f"a name of its own for each {noun}",
+            fix="rename one of them",
+        )
 
 
 def several(names: object, argument: str) -> list[str]:
