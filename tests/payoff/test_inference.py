@@ -32,7 +32,7 @@ def simulate(rng, n, **more):
 def raw_moments(pseudo, inside=None, *, cluster):
     """What `group_payoff` starts from, before errors are kept from being too small."""
     code = np.zeros(pseudo.n_contexts, int) if inside is None else inside.astype(int) - 1
-    return group_moments(pseudo, code, 1, cluster)[0]
+    return group_moments(pseudo.estimand, code, 1, cluster)[0]
 
 
 # -- by hand ----------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_means_and_errors_by_context_are_those_of_gamma(design):
         weight = np.bincount(pseudo.context[rows], (pseudo.share * np.abs(pseudo.slope))[rows], log.n_contexts)
         effective = weight.sum() ** 2 / (weight**2).sum() if rows.any() else 0.0
         assert found.effective[pair] == pytest.approx(effective)
-        c = np.bincount(pseudo.context[rows], pseudo.correction[rows], log.n_contexts)[weight > 0]
+        c = np.bincount(pseudo.context[rows], pseudo.estimand.correction[rows], log.n_contexts)[weight > 0]
         spread = (c**4).sum() - (c**2).sum() ** 2 / max(len(c), 1)
         tail = 2 * (c**2).sum() ** 2 / spread if spread > 1e-12 * (c**2).sum() ** 2 else np.inf
         assert found.freedom[pair] == pytest.approx(min(tail, 4 * (effective - 1)))
@@ -66,7 +66,7 @@ def voter_sums(pseudo, label, mass, centre, plugin=None):
     for record in range(pseudo.fit.log.n_records):
         part = np.zeros(pseudo.n_pairs) if plugin is None else mass[record] * plugin[pseudo.fit.log.context_of[record]]
         for v in np.flatnonzero(pseudo.record == record):
-            part[pseudo.pair[v]] += pseudo.correction[v]
+            part[pseudo.pair[v]] += pseudo.estimand.correction[v]
         sums.setdefault(label(record), np.zeros(pseudo.n_pairs))
         sums[label(record)] = sums[label(record)] + part - mass[record] * centre(record)
     stacked = np.array(list(sums.values()))
@@ -102,7 +102,7 @@ def test_clustering_by_voter_takes_contexts_as_fixed():
     pseudo = pseudo_outcomes(arbitrary_fit(log, x), unseen="tie")
     n = int(pseudo.used.sum())
     mass = log.records.weights / np.bincount(log.context_of, log.records.weights, 12)[log.context_of]
-    fixed = pseudo.corrections.toarray()
+    fixed = pseudo.estimand.corrections.toarray()
     sums, voters = voter_sums(pseudo, lambda r: log.records.voter[r], mass, lambda r: fixed[log.context_of[r]])
     expected = sums * voters / (voters - 1) / n**2
     np.testing.assert_allclose(raw_moments(pseudo, cluster="voter").covariance, expected, atol=1e-13)

@@ -309,7 +309,7 @@ def payoffs_by_code(
         names: of the groups.
     """
     level, agents = checked_level(confidence), pseudo.fit.log.agents
-    moments = group_moments(pseudo, code, len(names), cluster, voters)
+    moments = group_moments(pseudo.estimand, code, len(names), cluster, voters)
     return [
         GroupPayoff(name, agents, each.floored(), level, draws, seed) for name, each in zip(names, moments, strict=True)
     ]
