@@ -15,7 +15,7 @@ from nasheval.feedback.log import Feedback
 from nasheval.payoff.aggregators import Cubic
 from nasheval.payoff.clusters import Moments, group_moments
 from nasheval.payoff.cycles import find_cycles, signs
-from nasheval.payoff.inference import GroupPayoff, group_payoff, group_payoffs
+from nasheval.payoff.inference import GroupPayoff, group_payoff, payoffs_by
 from nasheval.payoff.pseudo import pseudo_outcomes
 
 from .nuisances import arbitrary_fit, duel_fit, duel_log, linear_margins, ragged_log
@@ -137,7 +137,7 @@ def test_intervals_by_hand():
     moments = Moments(np.array([0.5, 0.9, 0.1]), covariance, np.array([10.0, 1e9, 0.0]), np.array([9.0, 1e9, -1.0]),
                       np.array([10, 50, 1]),
                       np.zeros(3, int), np.zeros(3), 40, 40, "context")  # fmt: skip
-    group = GroupPayoff("g", ("a", "b", "c"), moments)
+    group = GroupPayoff("g", ("a", "b", "c"), np.ones(1, bool), moments)
     low, high = group.interval(simultaneous=False)
     assert low[0, 1] == pytest.approx(0.5 - 0.1 * t.ppf(0.975, 9))
     assert high[0, 2] == 1.0  # cut
@@ -214,7 +214,7 @@ def test_little_is_known_from_little():
 
 def test_groups_by_a_column_are_the_groups_by_its_masks():
     _, pseudo = simulate(np.random.default_rng(1), 200)
-    groups = group_payoffs(pseudo, "side", seed=3)
+    groups = payoffs_by(pseudo, "side", seed=3)
     assert [g.moments.n_contexts for g in groups] == sorted((g.moments.n_contexts for g in groups), reverse=True)
     sides = np.array(pseudo.fit.log.contexts["side"].to_pylist())
     for group in groups:
@@ -226,9 +226,9 @@ def test_groups_by_a_column_are_the_groups_by_its_masks():
 def test_what_is_no_group_is_refused():
     _, pseudo = simulate(np.random.default_rng(1), 600)
     with pytest.raises(InputError, match="by is 'language', no context column; this log has x0, x1, side"):
-        group_payoffs(pseudo, "language")
+        payoffs_by(pseudo, "language")
     with pytest.raises(InputError, match="more than 500; group by fewer"):
-        group_payoffs(pseudo, "x0")
+        payoffs_by(pseudo, "x0")
     with pytest.raises(InputError, match="accepted are booleans, one per context"):
         group_payoff(pseudo, np.arange(3))
     with pytest.raises(InputError, match="no context with a pseudo-outcome"):
@@ -266,7 +266,7 @@ def known(mean, error, K=3, n=2000):
     each = np.full(size, float(n))
     moments = Moments(np.asarray(mean, float), np.eye(size) * error**2, each, each, each.astype(int),
                       np.zeros(size, int), np.zeros(size), n, n, "context")  # fmt: skip
-    return GroupPayoff("g", tuple("abcdefgh"[:K]), moments)
+    return GroupPayoff("g", tuple("abcdefgh"[:K]), np.ones(1, bool), moments)
 
 
 def test_a_clear_winner_is_stable_and_a_close_one_is_not():
