@@ -169,7 +169,7 @@ def _bridged(numbers: Floats, status: Ints, estimand: Estimand) -> Floats:
         return numbers
     K = estimand.log.n_agents
     links = pair_matrix(np.where(status == SEEN, np.maximum(numbers, 0.0), 0.0), K)
-    return np.asarray(np.where(status == BRIDGED, weakest_link(links)[np.triu_indices(K, 1)], numbers))
+    return np.where(status == BRIDGED, weakest_link(links)[np.triu_indices(K, 1)], numbers)
 
 
 def _raised(covariance: Floats, least: Floats) -> Floats:
@@ -383,7 +383,7 @@ class _Sums:
         mean, bridge = self.total / self.n, self.votes.estimand.bridge
         if bridge is not None:
             mean[bridge.pairs] = np.clip(mean[bridge.pairs], -1.0, 1.0)
-        return np.asarray(mean)
+        return mean
 
     def covariance(self) -> Floats:
         """Return the covariance of the mean."""
@@ -394,10 +394,10 @@ class _Sums:
             return (self.of_voter.T @ self.of_voter + self.alone) * unbiased / n**2
         if self.strata:
             within = self.cross - (self.of_voter / np.maximum(self.mass, 1)[:, None]).T @ self.of_voter
-            return np.asarray(within / (n * max(n - self.votes.n_voters, 1)))
+            return within / (n * max(n - self.votes.n_voters, 1))
         covariance = (self.cross - n * np.outer(mean, mean)) / (n * max(n - 1, 1))
         if self.by == "context":
-            return np.asarray(covariance)
+            return covariance
         between = self._centred(
             self.of_voter.T @ self.of_voter, self.mass @ self.of_voter, float(self.mass @ self.mass)
         )
@@ -407,4 +407,4 @@ class _Sums:
     def _centred(self, cross: Floats, leaning: Floats, square: float) -> Floats:
         """Return the cross-products of sums less mass times the mean."""
         outer = np.outer(leaning, self.mean)
-        return np.asarray(cross - outer - outer.T + square * np.outer(self.mean, self.mean))
+        return cross - outer - outer.T + square * np.outer(self.mean, self.mean)

@@ -183,7 +183,7 @@ class GroupPayoff:
         scale = normal_scale(least[told] / moments.error[told], moments.freedom[told])
         draws = studentised_draws(moments, _SIGN_DRAWS, np.random.default_rng(self.seed), only=told)
         sign[told] = signs(scale, draws, level)
-        return np.asarray(self._matrix(sign, -sign) > 0)
+        return self._matrix(sign, -sign) > 0
 
     def cycles(self, confidence: float | None = None, *, longest: int = 6) -> tuple[Cycle, ...]:
         """Return the cycles that hold: the chance that any of them is false is at most 1 - confidence.
@@ -217,7 +217,7 @@ class GroupPayoff:
             "error": [[None if np.isinf(cell) else float(cell) for cell in row] for row in self.error],
             "lower": self.lower.tolist(),
             "upper": self.upper.tolist(),
-            "votes": self._matrix(self.moments.votes, self.moments.votes).astype(int).tolist(),
+            "votes": pair_matrix(self.moments.votes, len(self.agents)).tolist(),
             "status": [[STATUS_NAMES[cell] for cell in row] for row in self.status],
             "allowed_lower": self.allowed[0].tolist(),
             "allowed_upper": self.allowed[1].tolist(),

@@ -116,4 +116,4 @@ def _unanimous(votes: Floats) -> Floats:
 
     Without it fifty votes of one mind where the outcome model says 0.97 would move its mean by 0.03, without spread.
     """
-    return np.asarray(8 / (votes + 4) ** 2)
+    return 8 / (votes + 4) ** 2

@@ -63,7 +63,7 @@ def _against(values: Floats, lotteries: Floats) -> Floats:
     K = lotteries.shape[2]
     A, (j, k) = np.zeros((len(values), K, K)), np.triu_indices(K, 1)
     A[:, j, k], A[:, k, j] = values, -values
-    return np.asarray((A @ lotteries.transpose(1, 2, 0)).transpose(2, 0, 1))
+    return (A @ lotteries.transpose(1, 2, 0)).transpose(2, 0, 1)
 
 
 def head_to_head(
