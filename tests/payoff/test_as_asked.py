@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
 import pytest
 
+from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.records import Records
 from nasheval.nuisance.marginal import Marginal
@@ -96,3 +98,10 @@ def test_intervals_of_rankings_on_rare_menus_cover():
         width.append((high - low)[j, k].mean())
     assert 0.92 <= np.mean(inside) <= 0.98  # 28 pairs of 25 logs
     assert np.mean(width) < 0.75  # about 64 ballots per pair: 2 x 1.96 x 0.95 / 8 is 0.47
+
+
+def test_a_known_propensity_of_ballots_does_not_tell_that_of_pairs():
+    log = ballots(60)[0]
+    known = replace(log, records=replace(log.records, propensity=np.full(60, 0.1)))
+    with pytest.raises(InputError, match=r"does not tell those of its pairs; use aggregator=Mean\(\)"):
+        fit_stage1(known, outcome=Intercept(), propensity="known", aggregator=AsAsked(), folds=2)

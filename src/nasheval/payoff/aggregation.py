@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints, n_pairs, offsets_of, readonly
+from nasheval.arrays import Bools, Floats, Ints, bin_sums, n_pairs, offsets_of, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.ballots import as_pairs, has_rare_menus
 from nasheval.feedback.log import Feedback
-from nasheval.payoff.aggregators import Aggregator, AsAsked, Cubic, Linked, Mean, MenuNames, Weights, checked_weight
+from nasheval.payoff.aggregators import Aggregator, AsAsked, Linked, Mean, MenuNames, Weights, checked_weight
 
 _TOLERANCE = 1e-6  # of the checks of a user's aggregator
 _STEP = 1e-5  # of the finite differences among them
@@ -56,9 +56,9 @@ class Aggregation:
 
     def aggregate(self, mu: Floats) -> Floats:
         """Return f_jk(mu), (n, n_pairs), given mu (n, P); 0 for pairs that are not covered."""
-        found = np.zeros((len(mu), self.n_pairs))
-        found[:, self._pairs] = self._values(mu)
-        return found
+        payoffs = np.zeros((len(mu), self.n_pairs))
+        payoffs[:, self._pairs] = self._values(mu)
+        return payoffs
 
     def derivative(self, mu: Floats) -> Floats:
         """Return df_jk / du_m at mu for each column, (n, P)."""
@@ -67,7 +67,7 @@ class Aggregation:
         if not isinstance(self.aggregator, Linked):
             return self._own_derivative(mu)
         outer = self.aggregator.slope(self._values(mu))
-        return np.asarray(self.weight * self.aggregator.slope(mu) / outer[:, self._place])
+        return self.weight * self.aggregator.slope(mu) / outer[:, self._place]
 
     def spread(self, derivative: Floats) -> Floats:
         """Return the sum of |df_jk / du_m| over the columns of each column's own pair, (n, P)."""
@@ -82,10 +82,10 @@ class Aggregation:
         return self.aggregator.inverse(self._sums(self.aggregator.link(mu) * self.weight))
 
     def _own_derivative(self, mu: Floats) -> Floats:
-        found = np.zeros(mu.shape)
+        slope = np.zeros(mu.shape)
         for columns in self._segments():
-            found[:, columns] = self.aggregator.derivative(mu[:, columns], self.weight[columns])
-        return found
+            slope[:, columns] = self.aggregator.derivative(mu[:, columns], self.weight[columns])
+        return slope
 
     def _sums(self, values: Floats) -> Floats:
         """Sum columns, (n, P), over each covered pair."""
@@ -117,21 +117,6 @@ class Aggregation:
     def _single(self) -> bool:
         return len(self._pairs) == len(self.pair)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return what `from_dict` needs, as plain values; an aggregator of the user's own cannot be saved."""
-        if not isinstance(self.aggregator, Linked):
-            raise InputError(f"{type(self.aggregator).__name__} is an aggregator of your own; only built-in ones save.")
-        alpha = self.aggregator.alpha if isinstance(self.aggregator, Cubic) else 0.0
-        return {
-            "alpha": alpha, "pair": self.pair.tolist(), "weight": self.weight.tolist(), "n_agents": self.n_agents
-        }  # fmt: skip
-
-    @staticmethod
-    def from_dict(saved: Mapping[str, Any]) -> Aggregation:
-        """Return the aggregation that `to_dict` wrote; linear ones come back as Cubic(0), which is the same."""
-        pair, weight = np.asarray(saved["pair"], np.int64), np.asarray(saved["weight"], np.float64)
-        return Aggregation(Cubic(float(saved["alpha"])), readonly(pair), readonly(weight), int(saved["n_agents"]))
-
 
 AnyAggregator: TypeAlias = "Aggregator | Literal['auto'] | None"
 
@@ -159,7 +144,7 @@ def aggregation_of(log: Feedback, aggregator: Aggregator) -> Aggregation:
     columns = log.menus.columns
     menu_weight = _menu_weights(log, getattr(aggregator, "weights", None))
     raw = menu_weight[columns.menu]
-    total = np.bincount(columns.pair, raw, n_pairs(log.n_agents))
+    total = bin_sums(columns.pair, raw, n_pairs(log.n_agents))
     _require_weight(log, total)
     made = Aggregation(aggregator, columns.pair, readonly(raw / total[columns.pair]), log.n_agents)
     if not isinstance(aggregator, Linked):
@@ -174,9 +159,8 @@ def _menu_weights(log: Feedback, weights: Weights | None) -> Floats:
     menus = [frozenset(log.agents[a] for a in log.menus.members(m)) for m in range(len(log.menus))]
     if callable(weights):
         return np.array([checked_weight(weights(menu), menu) for menu in menus])
-    given = cast(Mapping[MenuNames, float], weights)
-    _require_coverage(log, given, set(menus))
-    return np.array([given.get(menu, 0.0) for menu in menus])
+    _require_coverage(log, weights, set(menus))
+    return np.array([weights.get(menu, 0.0) for menu in menus])
 
 
 def _require_coverage(log: Feedback, weights: Mapping[MenuNames, float], menus: set[MenuNames]) -> None:
@@ -223,19 +207,21 @@ def _check_own(made: Aggregation) -> None:
 
 
 def _check_derivative(f: Aggregator, u: Floats, weights: Floats) -> None:
-    given = _shaped(f.derivative(u, weights), u.shape, "derivative")
+    derivative = _shaped(f.derivative(u, weights), u.shape, "derivative")
     for m in range(u.shape[1]):
         step = np.zeros(u.shape[1])
         step[m] = _STEP
         slope = (f.value(u + step, weights) - f.value(u - step, weights)) / (2 * _STEP)
-        _hold((np.abs(given[:, m] - slope) - 1e-4 * np.abs(slope)) / 10, f, "differentiated rightly by `derivative`")
+        _hold(
+            (np.abs(derivative[:, m] - slope) - 1e-4 * np.abs(slope)) / 10, f, "differentiated rightly by `derivative`"
+        )
 
 
 def _shaped(values: Any, shape: tuple[int, ...], name: str) -> Floats:
-    found = np.asarray(values)
-    if found.shape != shape or found.dtype.kind != "f" or not np.isfinite(found).all():
-        raise InputError(f"The aggregator's `{name}` gave shape {found.shape}; accepted are finite numbers, {shape}.")
-    return found
+    array: Floats = np.asarray(values)
+    if array.shape != shape or array.dtype.kind != "f" or not np.isfinite(array).all():
+        raise InputError(f"The aggregator's `{name}` gave shape {array.shape}; accepted are finite numbers, {shape}.")
+    return array
 
 
 def _hold(excess: Floats, aggregator: Aggregator, what: str) -> None:

@@ -66,7 +66,7 @@ class Linked:
 
     def derivative(self, u: Floats, weights: Floats) -> Floats:
         """Return df/du_m = w_m phi'(u_m) / phi'(f(u)), (n, m)."""
-        return np.asarray(weights * self.slope(u) / self.slope(self.value(u, weights))[:, None])
+        return weights * self.slope(u) / self.slope(self.value(u, weights))[:, None]
 
 
 @dataclass(frozen=True)
@@ -124,11 +124,11 @@ class Cubic(Linked):
 
     def link(self, u: Floats) -> Floats:
         """Return phi(u), in the shape of u."""
-        return u if self.alpha == 0 else np.asarray(u * ((1 + self.alpha * u**2) / (1 + self.alpha)))
+        return u if self.alpha == 0 else u * ((1 + self.alpha * u**2) / (1 + self.alpha))
 
     def slope(self, u: Floats) -> Floats:
         """Return phi'(u), in the shape of u."""
-        return np.asarray((1 + 3 * self.alpha * u**2) / (1 + self.alpha))
+        return (1 + 3 * self.alpha * u**2) / (1 + self.alpha)
 
     def inverse(self, y: Floats) -> Floats:
         """Return the one real root u of alpha u^3 + u = (1 + alpha) y, in the shape of y.

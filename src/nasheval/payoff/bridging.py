@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, get_args
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
 
 import numpy as np
+import numpy.typing as npt
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.choices import Unseen as Unseen
@@ -41,6 +42,9 @@ STATUS_NAMES = ("seen", "bridged", "unknown", "elsewhere")
 _LARGEST = 0.998  # margins beyond it bridge as this one: scores stay finite
 _LEAST = 0.05  # 1 - margin^2 that slopes of the bridge are taken at; below, a vote would count for twenty and more
 _RIDGE = 1e-6  # of the scores, in votes of the rarest pair
+
+
+_Number = TypeVar("_Number", bound=np.number[Any])
 
 
 class Bridge(Protocol):
@@ -131,7 +135,7 @@ class Tangent:
     def values(self) -> Floats:
         """(n, b) payoffs of the bridged pairs."""
         j, k = self.bridge.ends
-        return np.asarray(np.tanh((self.scores[:, j] - self.scores[:, k]) / 2))
+        return np.tanh((self.scores[:, j] - self.scores[:, k]) / 2)
 
     @cached_property
     def _inverse(self) -> Floats:
@@ -240,7 +244,7 @@ def weakest_link(strength: Floats) -> Floats:
     return widest
 
 
-def pair_matrix(pairs: Floats, n_agents: int) -> Floats:
+def pair_matrix(pairs: npt.NDArray[_Number], n_agents: int) -> npt.NDArray[_Number]:
     """Return the symmetric (K, K) matrix of numbers of pairs, (n_pairs,)."""
     matrix, (j, k) = np.zeros((n_agents, n_agents), pairs.dtype), np.triu_indices(n_agents, 1)
     matrix[j, k] = matrix[k, j] = pairs

@@ -21,7 +21,7 @@ _DRAWS = 10_000  # for critical values
 
 def known_means(moments: Moments) -> Bools:
     """Return (means,) those of which the votes tell how uncertain they are."""
-    return np.asarray((moments.freedom > 0) & (moments.error > 0))
+    return (moments.freedom > 0) & (moments.error > 0)
 
 
 def studentised_draws(moments: Moments, draws: int, rng: np.random.Generator, *, only: Bools | None = None) -> Floats:

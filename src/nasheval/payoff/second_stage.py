@@ -32,7 +32,7 @@ class Plugin:
     """The plug-in payoff f(mu(x)), mu averaged over the folds' models.
 
     Args:
-        outcome_models: mu, one model a fold.
+        outcome_models: mu, one model per fold.
         n_folds: number of folds.
         aggregation: f.
     """
@@ -81,40 +81,34 @@ class PayoffModel:
         """Number of agents K."""
         return len(self.agents)
 
-    @cached_property
-    def uncovered(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of agents that no menu holds."""
-        j, k = np.triu_indices(self.n_agents, 1)
-        return tuple((self.agents[j[p]], self.agents[k[p]]) for p in np.flatnonzero(~self.covered))
-
     def predict(self, X: Features) -> Floats:
         """Return A(x), (n, K, K): antisymmetric, within [-1, 1], zero on the diagonal."""
         K = self.n_agents
-        found, (j, k) = np.zeros((len(X), K, K)), np.triu_indices(K, 1)
+        A, (j, k) = np.zeros((len(X), K, K)), np.triu_indices(K, 1)
         for rows in _chunks(len(X), self._width):
             pairs = self._pairs(X[rows])
-            found[rows, j, k], found[rows, k, j] = pairs, 0.0 - pairs  # no negative zeros
-        return found
+            A[rows, j, k], A[rows, k, j] = pairs, 0.0 - pairs  # no negative zeros
+        return A
 
     def predict_pairs(self, X: Features) -> Floats:
         """Return A_jk(x) for j < k, (n, n_pairs), in the order of `pair_index`."""
-        found = np.empty((len(X), len(self.covered)))
+        payoffs = np.empty((len(X), len(self.covered)))
         for rows in _chunks(len(X), self._width):
-            found[rows] = self._pairs(X[rows])
-        return found
+            payoffs[rows] = self._pairs(X[rows])
+        return payoffs
 
     def correction(self, X: Features) -> Floats:
         """Return what is added to the plug-in payoff of each pair before clipping, (n, n_pairs); 0 without one."""
         if self.plugin is None or self.surface is None or self.strength is None:
             return np.zeros((len(X), len(self.covered)))
-        return np.asarray(self.strength.of_pairs(len(self.covered)) * self.surface.predict(X))
+        return self.strength.of_pairs(len(self.covered)) * self.surface.predict(X)
 
     def _pairs(self, X: Features) -> Floats:
         if self.plugin is None:
-            found = np.zeros((len(X), len(self.covered))) if self.surface is None else self.surface.predict(X)
+            payoffs = np.zeros((len(X), len(self.covered))) if self.surface is None else self.surface.predict(X)
         else:
-            found = self.plugin.predict(X) + self.correction(X)
-        payoffs = np.clip(found, -1.0, 1.0)
+            payoffs = self.plugin.predict(X) + self.correction(X)
+        payoffs = np.clip(payoffs, -1.0, 1.0)
         if self.bridge is not None:
             payoffs[:, self.bridge.pairs] = np.clip(self.bridge.predict(X, payoffs), -1.0, 1.0)
         return payoffs
@@ -197,6 +191,6 @@ def _regressed(pseudo: PseudoOutcomes, form: SecondStage, boosting: Boosting | R
         return fit_regressors(X, gamma, covered, boosting, effort)
     if form == "per-pair":
         return fit_pairs(X, gamma, covered, boosting, effort)
-    found = fit_shared(X, gamma, covered, boosting, pseudo.fit.log.n_agents)
+    surface = fit_shared(X, gamma, covered, boosting, pseudo.fit.log.n_agents)
     effort.advance(1.0)
-    return found
+    return surface

@@ -10,6 +10,7 @@ from typing import Any
 from nasheval.arrays import Floats, Ints
 from nasheval.choices import Search
 from nasheval.contexts.encoder import ContextEncoder
+from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Advance, Effort, Features
@@ -101,6 +102,7 @@ def fit_stage1(
 
     check_unseen(log, unseen)
     log, aggregator = as_asked(log, aggregator)
+    _check_known(log, propensity)
     encoder = encoder or ContextEncoder.fit(log.contexts, text=log.text)
     X = Features.of(encoder, log.contexts, n=log.n_contexts)
     nuisances = crossfit(
@@ -115,3 +117,13 @@ def fit_stage1(
     how: dict[str, Any] = {"strength": strength, "boosting": boosting, "tune": tune}
     payoff = fit_payoff(pseudo, second_stage, **how, effort=stage("payoffs", 0.2))
     return Stage1(encoder, nuisances, pseudo, payoff)
+
+
+def _check_known(log: Feedback, propensity: Any) -> None:
+    """Raise where known propensities are of ballots that were cut into pairs."""
+    known = isinstance(propensity, str) and propensity == "known" and log.whole.records.propensity is not None
+    if known and log.records.propensity is None:
+        raise InputError(
+            "propensity is 'known', but AsAsked() cuts ballots into pairs, and the known propensity of a ballot does "
+            "not tell those of its pairs; use aggregator=Mean(), or propensity='auto', which estimates them."
+        )

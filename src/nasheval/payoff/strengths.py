@@ -24,7 +24,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Bools, Floats, Ints, bin_sums
 from nasheval.payoff.clusters import FEW
 
 LEAST_MOVED = 0.5  # strength of a pair that debiasing moves significantly
@@ -93,7 +93,7 @@ class HeldOut:
             strengths: (n_folds, n_pairs) those for the contexts of each fold.
         """
         s = strengths[self.fold[self.context], self.pair]
-        agreed = np.bincount(self.context, s * self.h * self.correction, len(self.used))
+        agreed = bin_sums(self.context, s * self.h * self.correction, len(self.used))
         size = np.full(len(self.used), np.nan)
         size[self.sampled] = ((strengths[self.fold[self.sampled]] * self.dense) ** 2).sum(axis=1)
         missing = np.nanmean(size) if len(self.sampled) else 0.0  # sampled contexts stand in for the others

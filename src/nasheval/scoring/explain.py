@@ -11,7 +11,7 @@ from nasheval.arrays import Floats, Ints, readonly
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Features
-from nasheval.payoff.bridging import STATUS_NAMES
+from nasheval.payoff.bridging import STATUS_NAMES, Unseen
 from nasheval.payoff.stage1 import Stage1
 
 if TYPE_CHECKING:
@@ -20,9 +20,10 @@ if TYPE_CHECKING:
 _NEAR = 50  # contexts that lend weight to the votes shown
 _MARKS = {BRIDGED: "~", UNKNOWN: "?"}  # behind a payoff in the game's table
 _MEANINGS = {
-    BRIDGED: "never compared: bridged through other agents (0 with unseen='tie')",
+    BRIDGED: "never compared: bridged through other agents",
     UNKNOWN: "nothing connects the two: no vote tells which is better",
 }
+_TIE = "never compared: given as 0, a tie (unseen='tie')"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +58,7 @@ class Explanation:
         shown: what is known of them, column by column; text that was not kept is missing.
         votes: those that weigh most, heaviest first.
         status: (K, K) whether each pair was seen, is bridged or unknown (`nasheval.payoff.bridging.STATUS_NAMES`).
+        unseen: what was made of pairs that were never compared: "model" (bridged) or "tie".
     """
 
     agents: tuple[str, ...]
@@ -68,6 +70,7 @@ class Explanation:
     shown: dict[str, list[Any]]
     votes: tuple[Vote, ...]
     status: Ints
+    unseen: Unseen = "model"
 
     @property
     def winners(self) -> tuple[str, ...]:
@@ -81,7 +84,8 @@ class Explanation:
         votes = [{"context": v.context, "said": str(v), "weight": v.weight} for v in self.votes]
         plain = {name: getattr(self, name).tolist() for name in arrays}
         status = [[STATUS_NAMES[code] for code in row] for row in self.status]
-        return {"agents": list(self.agents), **plain, "shown": self.shown, "votes": votes, "status": status}
+        more = {"shown": self.shown, "votes": votes, "status": status, "unseen": self.unseen}
+        return {"agents": list(self.agents), **plain, **more}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the lottery with the winners' rows of the game, the nearest contexts and the heaviest votes."""
@@ -102,7 +106,8 @@ class Explanation:
         yield game
         shown = self.status[order][:, order[:6]]
         if (shown != SEEN).any():
-            marks = (f"{_MARKS[code]} {_MEANINGS[code]}" for code in (BRIDGED, UNKNOWN) if (shown == code).any())
+            meanings = _MEANINGS if self.unseen == "model" else {**_MEANINGS, BRIDGED: _TIE}
+            marks = (f"{_MARKS[code]} {text}" for code, text in meanings.items() if (shown == code).any())
             yield Text("; ".join(marks), style="dim")
         yield from (near, votes)
 
@@ -125,6 +130,7 @@ def explain(stage1: Stage1, context: object, lottery: Floats, *, nearest: int = 
         shown,
         heaviest_votes(stage1, rows, distance, votes),
         stage1.status,
+        stage1.pseudo.unseen,
     )
 
 

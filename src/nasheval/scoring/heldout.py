@@ -76,7 +76,7 @@ class Evaluation:
     @cached_property
     def beats(self) -> Bools:
         """(P, P) whether the row policy beats the column policy: its value is above 0 at the stated confidence."""
-        return np.asarray(self.lower > 0)
+        return self.lower > 0
 
     @property
     def best(self) -> str | None:
