@@ -10,7 +10,7 @@ Its context columns and records are those of `Feedback.to_arrow`; beside them, f
     _raised       menus whose propensity lay below its floor there, where some did
     _raised_by    by what share of the floor
 
-Texts are tags (`texts.tagged`) unless they were to be kept.
+Texts are tags (`text_tags.tagged`) unless they were to be kept.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from nasheval.errors import InputError
 from nasheval.feedback import arrow
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit
-from nasheval.store.texts import tagged
+from nasheval.store.text_tags import tagged
 
 EVIDENCE = "evidence.parquet"
 _FOLD, _PROPENSITY, _MU, _VOTER, _VECTOR = "_fold", "_propensity", "_mu", "_voter", "_vector"
