@@ -69,8 +69,8 @@ def predict(
     if out is None:
         _print(found, format)
         return
-    with whole_file(out) as file:
-        _write(found, file, out.suffix.lower())
+    with whole_file(out) as target:
+        _write(found, target, out.suffix.lower())
     tell(f"{found.num_rows:,} lotteries over {len(loaded.agents_)} agents: {out}")
 
 

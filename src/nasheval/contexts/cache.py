@@ -68,17 +68,17 @@ class VectorCache:
             raise InputError(f"text cache: cannot use the folder {self.path.parent} ({error.strerror}).") from error
 
     def find(self, keys: pa.FixedSizeBinaryArray) -> tuple[Vectors, npt.NDArray[np.bool_]]:
-        """Look keys up: vectors (n, dim), zero where unknown, and (n,) whether each was found.
+        """Look keys up: vectors (n, dim), zero where unknown, and (n,) whether each is known.
 
         Args:
             keys: n keys, from `text_keys`.
         """
         stored = self._read()
         row = pc.index_in(keys, value_set=stored["key"].combine_chunks())
-        found = np.asarray(row.is_valid().to_numpy(zero_copy_only=False))
+        known = np.asarray(row.is_valid().to_numpy(zero_copy_only=False))
         vectors = np.zeros((len(keys), self.dim), dtype=np.float32)
-        vectors[found] = self._vectors(stored["vector"].take(row.drop_null()))
-        return vectors, found
+        vectors[known] = self._vectors(stored["vector"].take(row.drop_null()))
+        return vectors, known
 
     def add(self, keys: pa.FixedSizeBinaryArray, vectors: Vectors) -> None:
         """Add vectors, in a file of their own; where it cannot be written, say so in the log and go on without.

@@ -154,7 +154,9 @@ def _trees(text: str) -> tuple[Numbers, dict[str, Ints]]:
             )
         trees.append(tree)
     lists = {key: [tree[key] or "" for tree in trees] for key in (*_KEYS, *_CATEGORIES)}
-    sizes = {key: np.array([len(values.split()) for values in own], np.int64) for key, own in lists.items()}
+    sizes: dict[str, Ints] = {
+        key: np.array([len(values.split()) for values in own], np.int64) for key, own in lists.items()
+    }
     return {key: _numbers(key, own) for key, own in lists.items()}, sizes
 
 

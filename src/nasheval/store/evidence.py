@@ -198,7 +198,7 @@ def _folds(column: pa.Array) -> Ints:
     return np.asarray(column)
 
 
-def _vectors(column: pa.Array, dim: int) -> Floats:
+def _vectors(column: pa.Array, dim: int) -> Any:
     if column.type != pa.list_(pa.float32(), dim) or column.null_count or column.flatten().null_count:
         raise ValueError(f"the column {_VECTOR!r} holds {column.type}, or a null")
     return _within(_VECTOR, np.asarray(column.flatten()).reshape(-1, dim), -1.0 - _SLACK, 1.0 + _SLACK)

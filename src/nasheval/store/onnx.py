@@ -207,7 +207,7 @@ def _category(graph: _Graph, column: CategoricalColumn) -> list[str]:
     if column.missing:
         hot[kept + 1, kept + column.pooled] = 1
     codes = {_MISSING: kept + 1} | {level: code for code, level in enumerate(column.levels)}
-    keys = {"keys_strings": list(codes), "values_int64s": list(codes.values()), "default_int64": kept}
+    keys: dict[str, Any] = {"keys_strings": list(codes), "values_int64s": list(codes.values()), "default_int64": kept}
     code = graph.put("LabelEncoder", raw, domain="ai.onnx.ml", **keys)
     return [graph.put("Gather", graph.constant(hot), code)]
 

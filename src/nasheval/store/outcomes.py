@@ -105,7 +105,7 @@ def _unpack_trees(entry: dict[str, Any], files: Files, frame: Frame, name: str) 
         return TreeModels(rows, low, high, frame.n_jobs)
     tuned = tuple(decode(entry["tuned"], finite=False))
     if len(tuned) != frame.folds or not all(isinstance(one, Tuned) for one in tuned):
-        raise ValueError("what a search found for the outcome model is not told once per fold")
+        raise ValueError("the outcome model does not have one search result per fold")
     return TunedModels(rows, low, high, frame.n_jobs, tuned)
 
 
