@@ -142,7 +142,7 @@ def booster_of(lines: list[str], width: int) -> Booster:
 Numbers = dict[str, Any]  # for each key one array over all trees
 
 
-def _trees(text: str) -> tuple[Numbers, dict[str, Ints]]:
+def _trees(text: str) -> tuple[Numbers, Numbers]:
     """Take the text of all trees apart: the numbers of each key, flat, and (trees,) how many of them each tree has."""
     trees: list[re.Match[str]] = []
     while (place := trees[-1].end() if trees else 0) < len(text):
@@ -154,9 +154,7 @@ def _trees(text: str) -> tuple[Numbers, dict[str, Ints]]:
             )
         trees.append(tree)
     lists = {key: [tree[key] or "" for tree in trees] for key in (*_KEYS, *_CATEGORIES)}
-    sizes: dict[str, Ints] = {
-        key: np.array([len(values.split()) for values in own], np.int64) for key, own in lists.items()
-    }
+    sizes = {key: np.array([len(values.split()) for values in own]) for key, own in lists.items()}
     return {key: _numbers(key, own) for key, own in lists.items()}, sizes
 
 
@@ -167,7 +165,7 @@ def _numbers(key: str, lists: list[str]) -> Any:
     return values
 
 
-def _check_trees(values: Numbers, sizes: dict[str, Ints], width: int) -> None:
+def _check_trees(values: Numbers, sizes: Numbers, width: int) -> None:
     leaves = values["num_leaves"]
     _require((sizes["num_leaves"] == 1).all() and (sizes["num_cat"] == 1).all(), "a tree has two sizes")
     _require((leaves >= 1).all() and (values["num_cat"] >= 0).all(), "a tree has no leaves")
@@ -198,7 +196,7 @@ def _check_children(values: Numbers, leaves: Ints) -> None:
     _require(np.array_equal(seen, ~alone), "a leaf of a tree has two parents, or none")
 
 
-def _check_categories(values: Numbers, sizes: dict[str, Ints], leaves: Ints) -> None:
+def _check_categories(values: Numbers, sizes: Numbers, leaves: Ints) -> None:
     number = values["num_cat"]
     by_category = (values["decision_type"] & _CATEGORICAL) > 0
     _require(np.array_equal(sizes["cat_boundaries"], np.where(number > 0, number + 1, 0)), "a tree's categories differ")

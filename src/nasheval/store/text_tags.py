@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nasheval.arrays import Floats, readonly
+from nasheval.arrays import Floats, Ints, readonly
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import as_strings
 from nasheval.contexts.text import TextEncoder
@@ -59,7 +59,8 @@ class RememberedTexts(TextEncoder):
         new = np.flatnonzero(place < 0)
         if len(new):
             vectors[new] = super().encode(coded.dictionary.take(pa.array(new)))
-        return vectors[np.asarray(coded.indices.fill_null(-1))]
+        codes: Ints = np.asarray(coded.indices.fill_null(-1))
+        return vectors[codes]
 
 
 def remembering(encoder: ContextEncoder, texts: Any, vectors: Floats) -> ContextEncoder:
