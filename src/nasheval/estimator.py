@@ -28,7 +28,7 @@ from nasheval.payoff.aggregators import Mean
 from nasheval.payoff.bridging import Unseen
 from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.cycles import Cycle
-from nasheval.payoff.inference import GroupPayoff, group_payoff
+from nasheval.payoff.inference import ALL, GroupPayoff, group_payoff, payoffs_by
 from nasheval.payoff.second_stage import SecondStage
 from nasheval.payoff.stage1 import Stage1, fit_stage1
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
@@ -41,7 +41,7 @@ from nasheval.policy.learned import LearnedPolicy
 from nasheval.progress import stages
 from nasheval.scoring.explain import Explanation, explain
 from nasheval.scoring.frames import as_frame
-from nasheval.scoring.leaderboard import ALL, Group, Standing, groups_of, standings
+from nasheval.scoring.leaderboard import Standing, standings
 
 Tune = Literal[False] | Search
 _SHARES = {"nuisances": 0.75, "payoffs": 0.2, "policy": 0.05}
@@ -300,7 +300,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
         Only pairs that were compared in the group make a cycle.
         """
-        return {group.name: group.payoff.cycles() for group in self._groups(by, confidence, voters)}
+        return {group.name: group.cycles() for group in self._groups(by, confidence, voters)}
 
     def diagnostics(self) -> Stage1Diagnostics:
         """Return how well the nuisances fit, the overlap, and what debiasing changed and where."""
@@ -311,8 +311,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         check_is_fitted(self, "stage1_")
         return self.stage1_
 
-    def _groups(self, by: str | None, confidence: float, voters: Speaks | None = None) -> list[Group]:
-        return groups_of(self._stage1.pseudo, by, confidence=confidence, voters=voters, seed=self.random_state)
+    def _groups(self, by: str | None, confidence: float, voters: Speaks | None = None) -> list[GroupPayoff]:
+        return payoffs_by(self._stage1.pseudo, by, confidence=confidence, voters=voters, seed=self.random_state)
 
     def save(self, path: Any, **options: Any) -> None:
         """Write the fitted model to a folder; see `nasheval.store.save`."""

@@ -113,7 +113,7 @@ def test_cells_average_to_the_correction_of_the_plug_in(aggregator, design):
     pseudo = pseudo_outcomes(arbitrary_fit(log, x), aggregator)
     cells = Cells.of(pseudo)
     np.testing.assert_allclose(
-        np.bincount(cells.pair, cells.correction, 10), pseudo.corrections.sum(axis=0), atol=1e-12
+        np.bincount(cells.pair, cells.correction, 10), pseudo.estimand.corrections.sum(axis=0), atol=1e-12
     )
     order = cells.pair * log.n_contexts + cells.context
     assert (np.diff(order) > 0).all()

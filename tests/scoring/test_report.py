@@ -22,9 +22,9 @@ from nasheval.game.regularizers import L2
 from nasheval.game.solver import solve
 from nasheval.nuisance.sklearn_models import Intercept
 from nasheval.payoff.bridging import STATUS_NAMES
-from nasheval.payoff.inference import group_payoff, group_payoffs
+from nasheval.payoff.inference import group_payoff, payoffs_by
 from nasheval.payoff.stage1 import fit_stage1
-from nasheval.scoring.leaderboard import groups_of, standings
+from nasheval.scoring.leaderboard import standings
 from nasheval.scoring.report import gather, render, write_report
 from nasheval.scoring.report.data import Payoffs, Preferences
 from nasheval.scoring.report.findings import listed
@@ -138,7 +138,7 @@ def test_groups_are_all_contexts_then_those_of_each_column(report):
 
 
 def test_standings_are_those_of_the_leaderboard(stage1, report):
-    rows = list(standings(stage1.log, groups_of(stage1.pseudo, "topic", confidence=0.95, seed=0), L2()))
+    rows = list(standings(stage1.log, payoffs_by(stage1.pseudo, "topic", confidence=0.95, seed=0), L2()))
     for topic in TOPICS:
         view = view_of(report, "topic", topic)
         expected = [row for row in rows if row.group == topic]
@@ -152,7 +152,7 @@ def test_standings_are_those_of_the_leaderboard(stage1, report):
 
 
 def test_payoffs_and_cycles_are_those_of_the_group(stage1, report):
-    for group in (group_payoff(stage1.pseudo), *group_payoffs(stage1.pseudo, "topic")):
+    for group in (group_payoff(stage1.pseudo), *payoffs_by(stage1.pseudo, "topic")):
         view = view_of(report, "" if group.name == "all" else "topic", group.name)
         pairs = [(a, b) for i, a in enumerate(view.payoffs.agents) for b in view.payoffs.agents[i + 1 :]]
         assert len(pairs) == 6

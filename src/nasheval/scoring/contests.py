@@ -229,12 +229,13 @@ class _Means:
 
 
 def _means(values: Contrasts, code: Ints, n_groups: int, how: Inference) -> list[_Means]:
-    stakes = [values.reach[values.used & (code == g)].mean(axis=0) for g in range(n_groups)]
-    moments = group_moments(values, code, n_groups, how.cluster, how.voters)
+    inside = [values.estimand.used & (code == g) for g in range(n_groups)]
+    stakes = [values.reach[rows].mean(axis=0) for rows in inside]
+    moments = group_moments(values.estimand, code, n_groups, how.cluster, how.voters)
     family = [each.floored(np.maximum(stake, _SAME)) for each, stake in zip(moments, stakes, strict=True)]
     c = critical_value(family, how.confidence, how.seed)
-    slack = (1 - how.confidence) * _SLACK / max(1, n_groups * values.n_pairs)
-    return [_of_group(values, values.used & (code == g), each, c, slack) for g, each in enumerate(family)]
+    slack = (1 - how.confidence) * _SLACK / max(1, n_groups * values.estimand.n_columns)
+    return [_of_group(values, rows, each, c, slack) for rows, each in zip(inside, family, strict=True)]
 
 
 def _of_group(values: Contrasts, inside: Bools, moments: Moments, c: float, slack: float) -> _Means:
@@ -243,7 +244,7 @@ def _of_group(values: Contrasts, inside: Bools, moments: Moments, c: float, slac
     same = reach.max(axis=0) <= _SAME
     n = np.inf if moments.cluster == "voter" else moments.n_contexts
     most = most_at_stake(reach.mean(axis=0), n, slack)
-    nothing = np.zeros(values.n_pairs)
+    nothing = np.zeros(values.estimand.n_columns)
     untold = nothing if values.untold is None else values.untold[inside].mean(axis=0)
     bridged = nothing if values.bridged is None else values.bridged[inside].mean(axis=0)
     half = np.where(same, 0.0, half_widths(moments, c) + untold)
