@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nasheval.estimator import load
-from nasheval.store import manifest as layout
+from nasheval.store.folder import VERSION
 
 from .small import FILES, WORLD, manifest, refused, set_told, write_manifest
 
@@ -112,7 +112,7 @@ MANIFEST: dict[str, tuple[Callable[[Path], None], str]] = {
     "half a character": (_instead('"a0"', r'"\ud800"'), "not valid JSON"),
     "another format": (set_told("format", "other.model"), "not a saved model"),
     "no format": (set_told("format", ...), "not a saved model"),
-    "newer": (set_told("version", layout.VERSION + 1), "upgrade nasheval"),
+    "newer": (set_told("version", VERSION + 1), "upgrade nasheval"),
     "much newer": (set_told("version", 10**400), "upgrade nasheval"),
     "version as text": (set_told("version", "1"), "format version"),
     "version true": (set_told("version", True), "format version"),

@@ -254,7 +254,7 @@ class ReportData:
         agents: names of the K agents.
         confidence: of intervals and stability ranges.
         facts: the size of the log.
-        findings: what stands out, a sentence each.
+        findings: what stands out, one sentence per finding.
         columns: context columns that contexts are grouped by.
         groups: all contexts first, then the groups of each column.
         frontier: cost against exploitability; empty where no costs are known.

@@ -21,15 +21,15 @@ def render(data: ReportData) -> str:
 
     The data is in the page as JSON, which the script writes to the page as text, never as HTML.
     """
-    script = "\n".join(_part(name) for name in _SCRIPTS)
+    script = "\n".join(_page_file(name) for name in _SCRIPTS)
     filled = {
         "TITLE": escape(data.title).encode("utf-8", "replace").decode(),  # a lone surrogate has no UTF-8
         "HASH": b64encode(sha256(script.encode()).digest()).decode(),
-        "STYLE": _part("style.css"),
+        "STYLE": _page_file("style.css"),
         "SCRIPT": script,
         "DATA": _embedded(data),
     }
-    head, *rest = _part("page.html").split("{{")
+    head, *rest = _page_file("page.html").split("{{")
     pieces = [piece.partition("}}") for piece in rest]
     return head + "".join(filled[name] + text for name, _, text in pieces)
 
@@ -40,7 +40,7 @@ def write_report(data: ReportData, path: str | os.PathLike[str]) -> None:
         file.write(render(data).encode())
 
 
-def _part(name: str) -> str:
+def _page_file(name: str) -> str:
     return (files("nasheval.scoring.report") / "page" / name).read_text(encoding="utf-8")
 
 

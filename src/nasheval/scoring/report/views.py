@@ -135,8 +135,8 @@ def _payoffs(payoff: GroupPayoff, agents: tuple[int, ...]) -> Payoffs:
         estimate=rounded(payoff.estimate[place]),
         low=rounded(payoff.lower[place]),
         high=rounded(payoff.upper[place]),
-        votes=tuple(int(count) for count in pair_matrix(payoff.moments.votes, len(payoff.agents))[place]),
-        status=tuple(int(code) for code in status),
+        votes=tuple(pair_matrix(payoff.moments.votes, len(payoff.agents))[place].astype(int).tolist()),
+        status=tuple(status.tolist()),
         allowed_low=gappy(allowed[0]),
         allowed_high=gappy(allowed[1]),
     )
