@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any, Literal, Self
 
 import numpy as np
@@ -205,8 +205,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         """Fit the second stage; one that regresses Gamma may be tuned."""
         boosting, trees = self.boosting, isinstance(self.boosting, Boosting | None)
         if self.tune and trees and (self.second_stage == "shared" or self.second_stage == "per-pair"):
-            search = replace(effort, advance=lambda share: effort.advance(share / 2))
-            boosting = tuned_boosting(pseudo, self.second_stage, self.tune, effort=search)
+            effort = effort.share(0.5)
+            boosting = tuned_boosting(pseudo, self.second_stage, self.tune, effort=effort)
         return fit_payoff(pseudo, self.second_stage, boosting=boosting, effort=effort)
 
     def _fit_policy(self, stage1: Stage1, effort: Effort) -> Policy:

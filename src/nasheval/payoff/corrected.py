@@ -51,7 +51,6 @@ from nasheval.payoff.surfaces import (
     begin,
     freed,
     grow,
-    portion,
     with_agents,
 )  # fmt: skip
 
@@ -272,7 +271,7 @@ def learn_correction(
         effort.advance(_LAST)
         return None, chosen
     every = [np.ones(len(cells.pair), bool)]
-    return _freed(candidate.start(every, portion(effort, _LAST)).grow(chosen.trees)[0]), chosen
+    return _freed(candidate.start(every, effort.share(_LAST)).grow(chosen.trees)[0]), chosen
 
 
 def _candidates(pseudo: PseudoOutcomes, cells: Cells, boosting: Boosting) -> list[Candidate]:
@@ -296,7 +295,7 @@ def _race(
     fold, moved = pseudo.fit.fold[cells.context], moved_pairs(pseudo)
     keep = [fold != b for b in range(pseudo.fit.n_folds)]
     share = (1 - _LAST) / (len(candidates) + len(_STAGES) - 1)
-    lines = [(c, c.start(keep, portion(effort, share))) for c in candidates]
+    lines = [(c, c.start(keep, effort.share(share))) for c in candidates]
 
     def scored(candidate: Candidate, growth: Growth, stage: int) -> Strength:
         trees = _stage(candidate, stage)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -10,7 +10,7 @@ from nasheval.arrays import Floats, Ints
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.feedback.base import Log
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
-from nasheval.nuisance.learners import Advance, Effort, Features
+from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.propensity import choose_propensity
 from nasheval.payoff.aggregation import AnyAggregator, as_asked
@@ -96,15 +96,8 @@ def fit_stage1(
         outcome=choose_outcome(outcome),
         propensity=choose_propensity(propensity, log),
         fold=make_folds(log, folds, seed=work.seed),
-        effort=_part(work, 0.8),
+        effort=work.share(0.8),
     )
     pseudo = pseudo_outcomes(nuisances, aggregator, unseen=unseen)
-    payoff = fit_payoff(pseudo, second_stage, effort=_part(work, 0.2))
+    payoff = fit_payoff(pseudo, second_stage, effort=work.share(0.2))
     return Stage1(encoder, nuisances, pseudo, payoff)
-
-
-def _part(effort: Effort, share: float) -> Effort:
-    def advance(done: float, tell: Advance = effort.advance) -> None:
-        tell(share * done)
-
-    return replace(effort, advance=advance)
