@@ -78,7 +78,7 @@ class BestPropensity:
             yield by, strata
         effort.advance(0.2)
         if len(log.menus) <= _MOST_MENUS:
-            plain = StrataModels(((),) * len(train), tuple(table.astype(np.float32) for table in shares.shares))
+            plain = StrataModels(((),) * len(train), tuple(share[None].astype(np.float32) for share in shares.shares))
             softmax = AgentSoftmax(plain).fit(log, X, train, quiet)
             if softmax.penalty is not None:
                 yield "softmax over agents", softmax

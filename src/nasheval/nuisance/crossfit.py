@@ -7,12 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pyarrow.compute as pc
 from scipy.sparse import csr_array, vstack
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log, column_list
+from nasheval.feedback.base import Log
 from nasheval.feedback.splitting import units
 from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner, RecordModels
 from nasheval.nuisance.marginal import raw_shares
@@ -22,62 +21,19 @@ _CELLS = 1 << 23  # predictions held at a time
 _CLIP_CELLS = 1 << 20  # propensities compared with the floors at a time
 
 
-def make_folds(log: Log, folds: int = 5, *, seed: int = 0, by: str | None = None) -> Ints:
+def make_folds(log: Log, folds: int = 5, *, seed: int = 0) -> Ints:
     """Return (n_contexts,) the fold of each context, folds of about equal size.
 
-    Args:
-        by: None: contexts at random, or whole voters (`units`); "voter": contexts that share a voter stay together
-            (contexts joined by common voters are one group); "time": blocks of time; a context column: equal values
-            stay together.
+    Contexts are spread at random, or whole voters where voters have several contexts (`units`).
     """
     if not 2 <= folds <= log.n_contexts:
         raise InputError(f"folds is {folds}; accepted are 2 to {log.n_contexts}, the number of contexts.")
     rng = np.random.default_rng(seed)
-    if by is None and folds <= len(np.unique(units(log))) < log.n_contexts:
-        by = "voter"
-    if by is None:
-        return readonly(rng.permutation(np.arange(log.n_contexts) % folds).astype(np.int16))
-    if by == "time":
-        return readonly(_time_blocks(log, folds))
-    groups = _voter_groups(log) if by == "voter" else _column_groups(log, by)
-    if int(groups.max()) + 1 < folds:
-        raise InputError(
-            f"There are {int(groups.max()) + 1} groups by {by!r}, fewer than {folds} folds; ask for fewer."
-        )
-    return readonly(_spread(np.bincount(groups), folds, rng)[groups].astype(np.int16))
-
-
-def _time_blocks(log: Log, folds: int) -> Ints:
-    if log.records.time is None:
-        raise InputError("This log has no times; name the column when reading (time='tstamp') to fold by time.")
-    first = np.full(log.n_contexts, np.inf)
-    np.minimum.at(first, log.context_of, np.nan_to_num(log.records.time, nan=np.inf))
-    place = np.empty(log.n_contexts, np.int64)
-    place[np.argsort(first, kind="stable")] = np.arange(log.n_contexts)
-    return (place * folds // log.n_contexts).astype(np.int16)
-
-
-def _column_groups(log: Log, column: str) -> Ints:
-    if column not in log.contexts.column_names:
-        raise InputError(f"There is no context column {column!r}; this log has {column_list(log.contexts)}.")
-    codes = pc.dictionary_encode(pc.cast(log.contexts[column], "string").combine_chunks(), null_encoding="encode")
-    return np.asarray(codes.indices)
-
-
-def _voter_groups(log: Log) -> Ints:
-    """Number the groups of contexts that common voters connect; a context without a voter is its own group."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    if log.records.voter is None:
-        raise InputError("This log has no voters; name the column when reading (voter='judge') to fold by voter.")
-    known = log.records.voter >= 0
-    n_voters = 0 if log.voters is None else len(log.voters)
-    rows, columns = log.context_of[known], log.n_contexts + log.records.voter[known]
-    size = log.n_contexts + n_voters
-    graph = coo_array((np.ones(len(rows), bool), (rows, columns)), shape=(size, size))
-    label = connected_components(graph, directed=False)[1][: log.n_contexts]
-    return np.unique(label, return_inverse=True)[1]
+    _, first, place = np.unique(units(log), return_index=True, return_inverse=True)
+    if folds <= len(first) < log.n_contexts:
+        unit = np.argsort(np.argsort(first))[place]  # numbered as they appear
+        return readonly(_spread(np.bincount(unit), folds, rng)[unit].astype(np.int16))
+    return readonly(rng.permutation(np.arange(log.n_contexts) % folds).astype(np.int16))
 
 
 def _spread(sizes: Ints, folds: int, rng: np.random.Generator) -> Ints:
@@ -213,21 +169,6 @@ class NuisanceFit:
             rows = np.flatnonzero(fold == number)
             found[rows] = models.cells(self.X, number, context[rows], column[rows])
         return found
-
-    def predict_outcomes(self, X: Features) -> Floats:
-        """Return (n, P) outcome regressions at any contexts, averaged over the folds' models."""
-        return _average(self.outcome_models, X, self.n_folds)
-
-    def predict_propensities(self, X: Features) -> Floats:
-        """Return (n, M) propensities at any contexts, averaged over the folds' models."""
-        return _average(self.propensity_models, X, self.n_folds)
-
-
-def _average(models: FoldModels, X: Features, folds: int) -> Floats:
-    total = models.predict(X, 0).astype(np.float64)
-    for fold in range(1, folds):
-        total += models.predict(X, fold)
-    return np.asarray(total / folds)
 
 
 def crossfit(

@@ -1,4 +1,4 @@
-"""Nuisances by any scikit-learn estimator: a clone a pair, one shared model, a classifier a menu; and an intercept."""
+"""Nuisances by any scikit-learn estimator: a clone per pair, a classifier per menu; and an intercept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from nasheval.nuisance.learners import Effort, Features, records_of
 from nasheval.nuisance.trees import Task, inclusion_tasks, outcome_tasks, run_all, shrunken_means
 
 Estimator = Any  # a scikit-learn estimator; the package is imported only where one is cloned
-_ROWS = 1 << 17  # rows that a shared model predicts at a time
 
 
 @dataclass(frozen=True)
@@ -87,100 +86,6 @@ class Intercept:
         means = [shrunken_means(log, seen, self.prior) for seen in train]
         effort.advance(1.0)
         return EstimatorModels(tuple(tuple(row.tolist()) for row in means), -1.0, 1.0)
-
-
-@dataclass(frozen=True)
-class Shared:
-    """mu^m_jk: one scikit-learn regressor for all menus and pairs.
-
-    Its features are the context's network form, j and k one-hot, and the menu's size and form; so menus of the same
-    size and form share their predictions. It is trained on both orientations, (x, j, k) with z and (x, k, j) with -z,
-    and predicts half the difference of the two, which is antisymmetric whatever the regressor.
-
-    Args:
-        regressor: what to clone.
-    """
-
-    regressor: Estimator
-
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> SharedModels:
-        """Fit one clone on each training set; see `Learner.fit`."""
-        asked, place = _asked(log)
-        models = run_all(lambda seen: self._fit_one(log, X, seen, asked, place, effort.seed), train, len(train), effort)
-        return SharedModels(tuple(models), readonly(asked), readonly(place), log.n_agents)
-
-    def _fit_one(self, log: Log, X: Features, seen: Bools, asked: Ints, place: Ints, seed: int) -> Estimator:
-        verdicts = log.verdicts
-        rows = np.flatnonzero(seen[log.context_of[verdicts.record]])
-        if not len(rows):
-            return 0.0
-        x = X.network[log.context_of[verdicts.record[rows]]]
-        question, z = asked[place[log.menus.column_of_verdict[rows]]], verdicts.z[rows].astype(np.float64)
-        both = np.vstack([_joined(x, question, log.n_agents), _joined(x, _flipped(question), log.n_agents)])
-        weight = None if log.records.weight is None else np.tile(log.records.weight[verdicts.record[rows]], 2)
-        return fitted(self.regressor, both, np.concatenate([z, -z]), weight, seed)
-
-
-@dataclass(frozen=True)
-class SharedModels:
-    """One estimator a fold for all columns.
-
-    Args:
-        models: fitted estimators, or numbers where there was nothing to fit.
-        asked: (questions, 4) the distinct (j, k, menu size, menu form).
-        place: (P,) which of them each column asks.
-        n_agents: K.
-    """
-
-    models: tuple[Estimator, ...]
-    asked: Ints
-    place: Ints
-    n_agents: int
-
-    def predict(self, X: Features, fold: int) -> Floats:
-        """Return (n, P) predictions of the model of a fold."""
-        n = len(self.asked)
-        found, step = np.empty((len(X), n)), max(1, _ROWS // max(n, 1))
-        for start in range(0, len(X), step):
-            x = X.network[start : start + step]
-            cells = np.repeat(np.arange(len(x)), n), np.tile(np.arange(n), len(x))
-            found[start : start + step] = self._at(x, *cells, fold).reshape(len(x), n)
-        return np.asarray(found[:, self.place])
-
-    def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
-        """Return (cells,) predictions at rows[i] of X and column columns[i] only."""
-        chunks = [slice(start, start + _ROWS) for start in range(0, len(rows), _ROWS)]
-        parts = [self._at(X.network, rows[chunk], self.place[columns[chunk]], fold) for chunk in chunks]
-        return np.concatenate([np.zeros(0), *parts])
-
-    def _at(self, x: Floats, rows: Ints, questions: Ints, fold: int) -> Floats:
-        model, asked = self.models[fold], self.asked[questions]
-        ahead = _predicted(model, _joined(x[rows], asked, self.n_agents))
-        behind = _predicted(model, _joined(x[rows], _flipped(asked), self.n_agents))
-        return np.clip((ahead - behind) / 2, -1.0, 1.0)
-
-
-def _asked(log: Log) -> tuple[Ints, Ints]:
-    """Return the distinct (j, k, menu size, menu form), (questions, 4), and which of them each column asks, (P,)."""
-    menus, columns = log.menus, log.menus.columns
-    each = np.column_stack([columns.j, columns.k, menus.sizes[columns.menu], menus.form[columns.menu]])
-    asked, place = np.unique(each.astype(np.int64), axis=0, return_inverse=True)
-    return asked, place.ravel()
-
-
-def _flipped(asked: Ints) -> Ints:
-    return asked[:, [1, 0, 2, 3]]
-
-
-def _joined(x: Floats, asked: Ints, n_agents: int) -> Floats:
-    """Return (n, q + 2 K + 2) features: context, j and k one-hot, size and form."""
-    table = np.zeros((len(x), x.shape[1] + 2 * n_agents + 2), np.float32)
-    rows, q = np.arange(len(x)), x.shape[1]
-    table[:, :q] = x
-    table[rows, q + asked[:, 0]] = 1.0
-    table[rows, q + n_agents + asked[:, 1]] = 1.0
-    table[:, -2:] = asked[:, 2:]
-    return table
 
 
 @dataclass(frozen=True)
