@@ -24,8 +24,8 @@ from nasheval.game.regularizers import L2, Regularizer
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Advance, Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
-from nasheval.nuisance.propensity import PrintedPropensity, choose_propensity
-from nasheval.nuisance.trees import TreeOutcome
+from nasheval.nuisance.propensity import choose_propensity
+from nasheval.nuisance.trees import TreeOutcome, TreePropensity
 from nasheval.payoff.aggregation import AnyAggregator, as_asked
 from nasheval.payoff.aggregators import Mean
 from nasheval.payoff.bridging import Unseen, check_unseen
@@ -162,7 +162,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         }
         seed = options.get("random_state", 0)
         boosting = Boosting(payoff_trees, payoff_leaves, payoff_rate, payoff_leaf, seed=seed)
-        given = {"outcome": TreeOutcome(params=trees), "propensity": PrintedPropensity(params=trees)}
+        given = {"outcome": TreeOutcome(params=trees), "propensity": TreePropensity(params=trees)}
         given |= {"second_stage": "shared", "boosting": boosting, "regularizer": L2(rho)}
         given |= {"aggregator": Mean(), "unseen": "tie"}
         terms = {name: options[name] for name in ("costs", "cost_weight", "budget") if name in options}

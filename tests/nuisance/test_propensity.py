@@ -20,7 +20,7 @@ from nasheval.nuisance.crossfit import crossfit, make_folds
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.marginal import Marginal, menu_shares, raw_shares
 from nasheval.nuisance.multinomial import Multinomial
-from nasheval.nuisance.propensity import Known, PrintedPropensity, choose_propensity
+from nasheval.nuisance.propensity import Known, choose_propensity
 from nasheval.nuisance.sklearn_models import Intercept, SklearnPropensity
 from nasheval.nuisance.trees import TreePropensity
 from nasheval.nuisance.tuning import TunedTrees
@@ -57,7 +57,7 @@ def test_what_is_chosen():
     assert isinstance(choose_propensity("auto", known), Known)
     assert isinstance(choose_propensity("auto", bare), Marginal)
     assert isinstance(choose_propensity("known", known), Known)
-    assert choose_propensity("lightgbm", many) == PrintedPropensity()
+    assert choose_propensity("lightgbm", many) == TreePropensity()
     assert choose_propensity("auto", many, tune="fast") == TunedTrees(TreePropensity(), how="fast")
     assert isinstance(choose_propensity("multinomial", one), Multinomial)
     assert isinstance(choose_propensity("marginal", one), Marginal)

@@ -11,9 +11,9 @@ from nasheval.contexts.encoder import ContextEncoder
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import ranking
 from nasheval.feedback.world import SyntheticWorld
+from nasheval.nuisance.columns import shrunken_means
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.sklearn_models import Intercept, PerPair, SklearnPropensity
-from nasheval.nuisance.trees import shrunken_means
 
 linear = pytest.importorskip("sklearn.linear_model")
 tree = pytest.importorskip("sklearn.tree")

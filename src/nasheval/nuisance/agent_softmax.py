@@ -21,9 +21,8 @@ from nasheval.arrays import Bools, Floats, Ints
 from nasheval.feedback.base import Log
 from nasheval.feedback.splitting import units
 from nasheval.nuisance.cuts import Cut, cuts, hinges
-from nasheval.nuisance.learners import Effort, Features, records_of
+from nasheval.nuisance.learners import Effort, Features, held_out, records_of, run_all
 from nasheval.nuisance.strata import StrataModels
-from nasheval.nuisance.trees import held_out, run_all
 
 _BINS = (16,)
 _FIRST_CELLS = 1 << 22  # rows x menus that a model is first fitted on; more records than that are sampled

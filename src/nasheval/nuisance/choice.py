@@ -13,11 +13,11 @@ from nasheval.feedback.splitting import units
 from nasheval.nuisance.agent_softmax import AgentSoftmax
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.cuts import Cut, cuts, hinges
-from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, RecordModels, records_of
+from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, RecordModels, records_of, require_draws
 from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.multinomial import Multinomial
 from nasheval.nuisance.strata import Strata, StrataModels
-from nasheval.nuisance.trees import TreeMultinomial, require_draws
+from nasheval.nuisance.trees import TreePropensity
 
 SHARES = "shares"
 _IN_USE = "in use"
@@ -39,7 +39,7 @@ class BestPropensity:
 
     The candidates: shares of the menus, shares within strata of some columns (`Strata`), a softmax over agents on top
     of either (`AgentSoftmax`), and where menus are few slopes per menu (`Multinomial`) and LightGBM
-    (`TreeMultinomial`). The model of each training set is scored at the records outside it, by weight; shares are kept
+    (`TreePropensity`). The model of each training set is scored at the records outside it, by weight; shares are kept
     unless another wins more than one standard error.
 
     Args:
@@ -91,7 +91,7 @@ class BestPropensity:
             numbers = tuple(cut for cut in cuts(log, X, _KNOT_BINS, categories=False) if not cut.exact)
             slopes = Multinomial().fit(log, _curved(X, numbers), _thinned(log, train, _MENU_CELLS, effort.seed), quiet)
             yield "softmax over menus", CurvedModels(slopes, numbers)
-            trees = TreeMultinomial(_TREES)
+            trees = TreePropensity(_TREES)
             yield "trees", trees.fit(log, X, _thinned(log, train, _TREE_CELLS, effort.seed), quiet)
         effort.advance(0.2)
 

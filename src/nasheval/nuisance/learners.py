@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import count_rows
+from nasheval.errors import InputError
 from nasheval.feedback.base import Log
 
-Advance = Callable[[float], None]  # told how much of the work is done since it was last told, 1.0 in all
+Advance = Callable[[float], None]  # called with the share of the work done since the last call, 1.0 in all
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,18 @@ class Effort:
         return replace(self, advance=lambda done: self.advance(share * done))
 
 
+def run_all(call: Callable[[T], R], arguments: Iterable[T], n_calls: int, effort: Effort) -> list[R]:
+    """Return call(argument) for each argument, `effort.n_jobs` threads at a time, telling `effort` of each."""
+    from joblib import Parallel, delayed
+
+    run = Parallel(n_jobs=effort.n_jobs, backend="threading", return_as="generator")
+    results = []
+    for result in run(delayed(call)(argument) for argument in arguments):
+        results.append(result)
+        effort.advance(1.0 / n_calls)
+    return results
+
+
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
     """Let PyTorch use some threads for a while."""
@@ -93,7 +108,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 class FoldModels(Protocol):
-    """Models of one nuisance, one a fold."""
+    """Models of one nuisance, one per fold."""
 
     def predict(self, X: Features, fold: int) -> Floats:
         """Return (n, columns) predictions of the model of a fold.
@@ -139,3 +154,19 @@ class Learner(Protocol):
 def records_of(log: Log, contexts: Bools) -> Ints:
     """Return the records at some contexts, (n_contexts,) booleans."""
     return np.flatnonzero(contexts[log.context_of])
+
+
+def held_out(unit: Ints, rng: np.random.Generator, share: float = 0.2) -> Bools:
+    """Return (n,) which rows to hold out, given the unit of each, such as its context: all rows of a unit or none."""
+    names, place = np.unique(unit, return_inverse=True)
+    chosen = rng.permutation(len(names)) < max(1, round(share * len(names)))
+    return chosen[place]
+
+
+def require_draws(log: Log) -> None:
+    """Refuse a log whose menus are included independently."""
+    if log.design != "draws":
+        raise InputError(
+            "A multinomial propensity is for logs that draw one menu per record; this one includes menus independently "
+            f"({log.how_designed.reason}). Use propensity='lightgbm' or 'marginal', or read it with design='draws'."
+        )

@@ -10,9 +10,8 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.base import Log
 from nasheval.feedback.splitting import units
-from nasheval.nuisance.learners import Effort, Features, records_of
+from nasheval.nuisance.learners import Effort, Features, held_out, records_of, require_draws, run_all
 from nasheval.nuisance.marginal import menu_shares
-from nasheval.nuisance.trees import held_out, require_draws, run_all
 
 _FREE_MENUS = 50  # up to this many menus each has slopes of its own
 _FIT_CELLS = 1 << 24  # records x menus that the slopes are fitted on; more records than that are sampled
@@ -26,7 +25,7 @@ class Multinomial:
     p(m | x) is proportional to share_m exp(theta_m . x) with a ridge penalty on theta, chosen on a fifth of the
     training contexts; no slopes at all, the shares, is among the choices. With more than 50 menus the slopes are sums
     over a menu's agents, theta_m = sum of theta_j (K of them, not M), and they are fitted on at most 2^24 / M records,
-    drawn at random. `TreeMultinomial` is the same with LightGBM.
+    drawn at random. `TreePropensity` is the same with LightGBM.
 
     Args:
         penalties: ridge penalties to try, falling; the first that does worse than the one before ends the search.

@@ -8,49 +8,34 @@ from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints, readonly
+from nasheval.arrays import Bools, Floats, readonly
 from nasheval.feedback.base import Log
-from nasheval.nuisance.learners import Effort, Features, records_of
-from nasheval.nuisance.trees import Task, inclusion_tasks, outcome_tasks, run_all, shrunken_means
+from nasheval.nuisance.columns import (
+    ColumnModels,
+    Task,
+    fit_columns,
+    inclusion_tasks,
+    outcome_tasks,
+    shrunken_means,
+)
+from nasheval.nuisance.learners import Effort, Features, records_of, run_all
 
 Estimator = Any  # a scikit-learn estimator; the package is imported only where one is cloned
 
 
 @dataclass(frozen=True)
-class EstimatorModels:
-    """Fitted estimators, one for each fold and column; some are just a number.
+class EstimatorModels(ColumnModels):
+    """Fitted estimators on the contexts' network form, one per fold and column; some are just a number."""
 
-    Args:
-        models: models[fold][column].
-        low, high: predictions are clipped to this range.
-    """
+    def _table(self, X: Features) -> Floats:
+        return X.network
 
-    models: tuple[tuple[Estimator, ...], ...]
-    low: float
-    high: float
-
-    def predict(self, X: Features, fold: int) -> Floats:
-        """Return (n, columns) predictions of the models of a fold."""
-        found = np.empty((len(X), len(self.models[fold])))
-        for column, model in enumerate(self.models[fold]):
-            found[:, column] = _predicted(model, X.network)
-        return np.clip(found, self.low, self.high, out=found)
-
-    def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
-        """Return (cells,) predictions at rows[i] of X and column columns[i] only."""
-        found = np.empty(len(columns))
-        for column in np.unique(columns):
-            place = np.flatnonzero(columns == column)
-            found[place] = _predicted(self.models[fold][column], X.network[rows[place]])
-        return np.clip(found, self.low, self.high, out=found)
-
-
-def _predicted(model: Estimator, x: Floats) -> Floats:
-    if isinstance(model, float) or not len(x):
-        return np.full(len(x), model if isinstance(model, float) else 0.0)
-    if hasattr(model, "predict_proba"):
-        return np.asarray(model.predict_proba(x)[:, 1])
-    return np.asarray(model.predict(x), np.float64)
+    def _predicted(self, model: Estimator, table: Floats) -> Floats:
+        if isinstance(model, float) or not len(table):
+            return np.full(len(table), model if isinstance(model, float) else 0.0)
+        if hasattr(model, "predict_proba"):
+            return np.asarray(model.predict_proba(table)[:, 1])
+        return np.asarray(model.predict(table), np.float64)
 
 
 @dataclass(frozen=True)
@@ -68,7 +53,7 @@ class PerPair:
     def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> EstimatorModels:
         """Fit one clone for each fold and column; see `Learner.fit`."""
         tasks = outcome_tasks(log, train, self.least if X.network.shape[1] else np.inf)
-        return _fit_all(self.regressor, X, train, tasks, len(log.menus.columns), effort, -1.0)
+        return _fit_columns(self.regressor, X, train, tasks, len(log.menus.columns), effort, -1.0)
 
 
 @dataclass(frozen=True)
@@ -107,7 +92,7 @@ class SklearnPropensity:
             models = run_all(lambda seen: self._over_menus(log, X, seen, effort), train, len(train), effort)
             return MenuModels(tuple(models), len(log.menus))
         tasks = inclusion_tasks(log, train, bool(X.network.shape[1]))
-        return _fit_all(self.classifier, X, train, tasks, len(log.menus), effort, 0.0)
+        return _fit_columns(self.classifier, X, train, tasks, len(log.menus), effort, 0.0)
 
     def _over_menus(self, log: Log, X: Features, seen: Bools, effort: Effort) -> Estimator:
         records = records_of(log, seen)
@@ -120,7 +105,7 @@ class SklearnPropensity:
 
 @dataclass(frozen=True)
 class MenuModels:
-    """Classifiers over all menus, one a fold.
+    """Classifiers over all menus, one per fold.
 
     Args:
         models: fitted classifiers, or (M,) shares where there was nothing to fit.
@@ -141,25 +126,15 @@ class MenuModels:
         return found
 
 
-def _fit_all(
-    estimator: Estimator,
-    X: Features,
-    train: Bools,
-    tasks: Iterator[Task],
-    columns: int,
-    effort: Effort,
-    low: float,
+def _fit_columns(
+    estimator: Estimator, X: Features, train: Bools, tasks: Iterator[Task], columns: int, effort: Effort, low: float
 ) -> EstimatorModels:
     contexts = [np.flatnonzero(seen) for seen in train]
 
-    def fit_one(task: Task) -> Estimator:
-        if task.constant is not None:
-            return task.constant
+    def fit(task: Task) -> Estimator:
         return fitted(estimator, X.network[contexts[task.fold][task.rows]], task.label, task.weight, effort.seed)
 
-    found = run_all(fit_one, tasks, len(train) * columns, effort)
-    rows = tuple(tuple(found[fold * columns : (fold + 1) * columns]) for fold in range(len(train)))
-    return EstimatorModels(rows, low, 1.0)
+    return EstimatorModels(fit_columns(fit, tasks, len(train), columns, effort), low, 1.0)
 
 
 def fitted(estimator: Estimator, x: Floats, label: Floats, weight: Floats | None, seed: int) -> Estimator:

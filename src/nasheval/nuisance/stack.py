@@ -11,8 +11,7 @@ from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log
 from nasheval.feedback.splitting import units
-from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner
-from nasheval.nuisance.trees import held_out
+from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner, held_out
 
 _CELLS = 1 << 22  # predictions held at a time
 

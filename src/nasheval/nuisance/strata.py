@@ -27,9 +27,8 @@ from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.base import Log
 from nasheval.feedback.splitting import units
 from nasheval.nuisance.cuts import Cut, cuts
-from nasheval.nuisance.learners import Effort, Features, records_of
+from nasheval.nuisance.learners import Effort, Features, records_of, require_draws, run_all
 from nasheval.nuisance.marginal import half_record, menu_shares
-from nasheval.nuisance.trees import require_draws, run_all
 
 _BINS = (4, 8, 16)
 _INNER = 5  # folds of the training records on which columns and priors are chosen

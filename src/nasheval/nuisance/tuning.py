@@ -17,21 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.boosting import binned, binned_alike, complete, loss_curve, take
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log
-from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.trees import (
-    TreeModels,
-    TreeOutcome,
-    TreePropensity,
-    binned,
-    complete,
-    inclusion_tasks,
-    loss_curve,
-    outcome_tasks,
-    run_all,
-    take,
-)
+from nasheval.nuisance.columns import inclusion_tasks, outcome_tasks
+from nasheval.nuisance.learners import Effort, Features, run_all
+from nasheval.nuisance.trees import TreeModels, TreeOutcome, TreePropensity
 
 if TYPE_CHECKING:
     from lightgbm import Dataset
@@ -91,13 +82,10 @@ class Problem:
 
     def datasets(self, part: int) -> tuple[Dataset, Dataset]:
         """Return the contexts outside and inside a part, in bins that the inside had no say in."""
-        import lightgbm as lgb
-
         if part not in self._binned:
-            outside = binned(self.X, self.rows[self.part != part], complete(self.params, objective=self.objective))
-            table = np.ascontiguousarray(self.X.trees[self.rows[self.part == part]])
-            inside = lgb.Dataset(table, np.zeros(len(table)), reference=outside, params=outside.params).construct()
-            self._binned[part] = outside, inside
+            kept, held = (self.X.trees[self.rows[rows]] for rows in (self.part != part, self.part == part))
+            outside = binned(kept, self.X.categorical, complete(self.params, objective=self.objective))
+            self._binned[part] = outside, binned_alike(held, outside)
         return self._binned[part]
 
     def curve(self, setting: Setting, part: int) -> Floats:
