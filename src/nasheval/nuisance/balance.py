@@ -34,6 +34,7 @@ from nasheval.feedback.base import Log
 from nasheval.feedback.groups import context_groups, is_number, n_values, quarter_groups
 from nasheval.feedback.splitting import units
 from nasheval.nuisance.crossfit import NuisanceFit
+from nasheval.nuisance.learners import menu_members
 
 LEVEL = 0.05  # chance of a warning where propensities are right
 _FEW_VALUES = 20  # a column of no more is grouped by its values, one of numbers with more by its quartiles
@@ -134,7 +135,7 @@ def never_asked(log: Log) -> tuple[NeverAsked, ...]:
     if not len(rows):
         return ()
     of_row, weight, context = pair[log.menus.of_record[rows]], log.records.weights[rows], log.context_of[rows]
-    size, found = n_pairs(log.n_agents), []
+    size, pairs = n_pairs(log.n_agents), []
     for column, group, names in groupings(log):
         kept = group[context] >= 0
         count = np.bincount(group[context[kept]] * size + of_row[kept], weight[kept], len(names) * size)
@@ -145,8 +146,8 @@ def never_asked(log: Log) -> tuple[NeverAsked, ...]:
         for g, name in enumerate(names):
             none = np.flatnonzero((count[g] == 0) & (expected[g] >= least))
             order = none[np.argsort(-expected[g, none], kind="stable")]
-            found += [_never(log, column, name, int(p), float(expected[g, p])) for p in order]
-    return tuple(found)
+            pairs += [_never(log, column, name, int(p), float(expected[g, p])) for p in order]
+    return tuple(pairs)
 
 
 def _never(log: Log, column: str, group: str, pair: int, expected: float) -> NeverAsked:
@@ -244,13 +245,13 @@ class _Cells:
         context = np.flatnonzero(used)
         thin = max(1, -(-len(context) * n_menus // _MOST_CELLS))
         context = context[::thin]
-        row, menu, weight = _records(log, context)
+        row, menu, weight = records_at(log, context)
         shape = (len(context), n_menus)
         cell = row * n_menus + menu
         asked = np.bincount(cell, weight, shape[0] * shape[1]).reshape(shape).astype(np.float32)
-        expected = _predicted(fit, context, n_menus)
-        members = np.zeros((n_menus, log.n_agents), np.float32)
-        members[np.repeat(np.arange(len(log.menus)), log.menus.sizes), log.menus.agent] = 1.0
+        members, expected = menu_members(log), np.empty(shape, np.float32)
+        for rows, e in fit.out_of_fold(fit.propensity_models, n_menus, context, _CHUNK_CELLS):
+            expected[rows] = e
         if log.design == "inclusion":
             ones = np.ones(len(context))
             asked = np.minimum(asked, 1.0)
@@ -274,23 +275,12 @@ class _Cells:
         return self.squares is None and len(np.unique(self.unit)) == len(self.unit)
 
 
-def _records(log: Log, context: Ints) -> tuple[Ints, Ints, Floats]:
+def records_at(log: Log, context: Ints) -> tuple[Ints, Ints, Floats]:
     """Return row, menu and weight of the records at some contexts."""
     sizes = np.diff(log.context_offsets)[context].astype(np.int64)
     records = runs(log.context_offsets[context].astype(np.int64), sizes)
     row = np.repeat(np.arange(len(context)), sizes)
     return row, log.menus.of_record[records].astype(np.int64), log.records.weights[records]
-
-
-def _predicted(fit: NuisanceFit, context: Ints, n_menus: int) -> Floats:
-    """Return (n, M) float32 out-of-fold propensities."""
-    e, step = np.empty((len(context), n_menus), np.float32), max(1, _CHUNK_CELLS // n_menus)
-    for fold in range(fit.n_folds):
-        rows = np.flatnonzero(fit.fold[context] == fold)
-        for start in range(0, len(rows), step):
-            chunk = rows[start : start + step]
-            e[chunk] = fit.propensity_models.predict(fit.X[context[chunk]], fold)
-    return e
 
 
 @dataclass(frozen=True)
@@ -404,7 +394,7 @@ def _cell_p_values(observed: Floats, expected: Floats, scale: Floats) -> Floats:
     """Return (L,) two-sided p-values of counts that vary `scale` times as much as Poisson ones."""
     o, e = observed / scale, expected / scale
     above = np.where(o > 0, gammainc(np.maximum(o, 1e-300), e), 1.0)
-    return np.asarray(np.minimum(2 * np.minimum(above, gammaincc(o + 1, e)), 1.0))
+    return np.minimum(2 * np.minimum(above, gammaincc(o + 1, e)), 1.0)
 
 
 def _joined(names: tuple[str, ...]) -> str:

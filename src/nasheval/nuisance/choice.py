@@ -13,7 +13,16 @@ from nasheval.feedback.splitting import units
 from nasheval.nuisance.agent_softmax import AgentSoftmax
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.cuts import Cut, cuts, hinges
-from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, RecordModels, records_of, require_draws
+from nasheval.nuisance.learners import (
+    Effort,
+    Features,
+    FoldModels,
+    RecordModels,
+    cells_of,
+    records_of,
+    require_draws,
+    sampled,
+)
 from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.multinomial import Multinomial
 from nasheval.nuisance.strata import Strata, StrataModels
@@ -160,7 +169,7 @@ class ChosenModels:
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
         """Return (cells,) propensities of menus columns[i] at rows[i] of X."""
-        return _cells(self.models, X, fold, rows, columns)
+        return cells_of(self.models, X, fold, rows, columns)
 
 
 def best_rival(fit: NuisanceFit) -> tuple[str, float, float] | None:
@@ -177,20 +186,6 @@ def best_rival(fit: NuisanceFit) -> tuple[str, float, float] | None:
     losses = _losses(log, fit.X, train, {**candidates, _IN_USE: models}, 0)
     best = min(candidates, key=lambda name: losses.mean[name])
     return best, *losses.gain(best, over=_IN_USE)
-
-
-def _cells(models: FoldModels, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
-    if isinstance(models, CellModels):
-        return models.cells(X, fold, rows, columns)
-    values = np.empty(len(rows))
-    contexts, place = np.unique(rows, return_inverse=True)
-    order, step = np.argsort(place, kind="stable"), 1 << 12
-    ends = np.searchsorted(place[order], np.arange(0, len(contexts) + step, step))
-    for chunk in range(len(ends) - 1):
-        cells = order[ends[chunk] : ends[chunk + 1]]
-        e = models.predict(X[contexts[chunk * step : (chunk + 1) * step]], fold)
-        values[cells] = e[place[cells] - chunk * step, columns[cells]]
-    return values
 
 
 # -- comparing --------------------------------------------------------------------------------------------------------
@@ -236,11 +231,10 @@ def _losses(log: Log, X: Features, train: Bools, candidates: dict[str, FoldModel
     record: dict[str, list[Floats]] = {name: [] for name in candidates}
     scored: list[Ints] = []
     for fold, seen in enumerate(train):
-        rows = records_of(log, ~seen)
-        rows = np.sort(rng.choice(rows, most, replace=False)) if len(rows) > most else rows
+        rows = sampled(records_of(log, ~seen), most, rng)
         scored.append(rows)
         for name, models in candidates.items():
-            e = _cells(models, X, fold, log.context_of[rows], log.menus.of_record[rows])
+            e = cells_of(models, X, fold, log.context_of[rows], log.menus.of_record[rows])
             record[name].append(-np.log(np.maximum(e, _SMALLEST)))
     rows = np.concatenate(scored)
     joined = {name: np.concatenate(parts) for name, parts in record.items()}
@@ -255,7 +249,7 @@ def _inner(log: Log, train: Bools, seed: int) -> Bools:
     """Return (5, n_contexts) training sets inside the first one, for training sets that leave no record out."""
     unit = np.unique(units(log), return_inverse=True)[1]
     fold = np.random.default_rng(seed).permutation(int(unit.max(initial=0)) + 1)[unit] % _FOLDS
-    return np.asarray((np.arange(_FOLDS)[:, None] != fold) & train[0])
+    return (np.arange(_FOLDS)[:, None] != fold) & train[0]
 
 
 def _thinned(log: Log, train: Bools, cells: int, seed: int) -> Bools:

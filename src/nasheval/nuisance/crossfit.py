@@ -49,14 +49,14 @@ def _spread(sizes: Ints, folds: int, rng: np.random.Generator) -> Ints:
 
 @dataclass(frozen=True)
 class NuisanceFit:
-    """Cross-fitted nuisances: out of fold at the contexts of the log, averaged over folds anywhere else.
+    """Cross-fitted nuisances, out of fold at the contexts of the log.
 
     Args:
         log: the log.
         X: its contexts, encoded.
         fold: (n_contexts,) the fold of each context.
-        outcome_models: mu, one model a fold.
-        propensity_models: e, one model a fold.
+        outcome_models: mu, one model per fold.
+        propensity_models: e, one model per fold.
     """
 
     log: Log
@@ -70,14 +70,22 @@ class NuisanceFit:
         """Number of folds."""
         return int(self.fold.max()) + 1
 
-    def out_of_fold(self, models: FoldModels, width: int) -> Iterator[tuple[Ints, Floats]]:
-        """Yield (contexts, (len(contexts), width) predictions) by models that saw none of them, in chunks."""
-        step = max(1, _CELLS // max(width, 1))
+    def out_of_fold(
+        self, models: FoldModels, width: int, contexts: Ints | None = None, most: int = _CELLS
+    ) -> Iterator[tuple[Ints, Floats]]:
+        """Yield (places among some contexts, (n, width) predictions there by models that saw none of them), in chunks.
+
+        Args:
+            contexts: which; None: all.
+            most: predictions held at a time.
+        """
+        contexts = np.arange(self.log.n_contexts) if contexts is None else contexts
+        step = max(1, most // max(width, 1))
         for fold in range(self.n_folds):
-            rows = np.flatnonzero(self.fold == fold)
+            rows = np.flatnonzero(self.fold[contexts] == fold)
             for start in range(0, len(rows), step):
                 chunk = rows[start : start + step]
-                yield chunk, models.predict(self.X[chunk], fold)
+                yield chunk, models.predict(self.X[contexts[chunk]], fold)
 
     def outcomes(self) -> Iterator[tuple[Ints, Floats]]:
         """Yield (contexts, (len(contexts), P) mu), out of fold, columns as in `log.menus.columns`."""
@@ -87,7 +95,7 @@ class NuisanceFit:
     def mu(self) -> Floats:
         """(n_verdicts,) out-of-fold mu^m_jk at every observed pair verdict."""
         column, context = self.log.menus.column_of_verdict, self.log.context_of[self.log.verdicts.record]
-        return readonly(self._at_rows(self.outcome_models, len(self.log.menus.columns), context, column))
+        return readonly(self._at(self.outcome_models, len(self.log.menus.columns), context, column))
 
     @cached_property
     def raw_propensity(self) -> Floats:
@@ -95,7 +103,7 @@ class NuisanceFit:
         menus, models = self.log.menus, self.propensity_models
         if isinstance(models, RecordModels):
             return readonly(models.of_records())
-        return readonly(self._at_rows(models, len(menus), self.log.context_of, menus.of_record))
+        return readonly(self._at(models, len(menus), self.log.context_of, menus.of_record))
 
     @property
     def e(self) -> Floats:
@@ -138,37 +146,26 @@ class NuisanceFit:
         if self.is_known or isinstance(models, RecordModels):
             kept: csr_array | None = getattr(models, "clipped", None)
             return csr_array(shape) if kept is None else kept
-        rows, step = [], max(1, _CLIP_CELLS // max(1, shape[1]))
-        for start in range(0, shape[0], step):
-            contexts = self.looked_at[start : start + step]
-            share = np.zeros((len(contexts), shape[1]))
-            for fold in np.unique(self.fold[contexts]):
-                inside = np.flatnonzero(self.fold[contexts] == fold)
-                e = models.predict(self.X[contexts[inside]], int(fold))
-                share[inside] = np.maximum(1 - e / self.floors, 0.0)
-            rows.append(csr_array(share))
-        return csr_array(vstack(rows)) if rows else csr_array(shape)
+        rows, shares = [np.zeros(0, np.int64)], [csr_array((0, shape[1]))]
+        for places, e in self.out_of_fold(models, shape[1], self.looked_at, _CLIP_CELLS):
+            rows.append(places)
+            shares.append(csr_array(np.maximum(1 - e / self.floors, 0.0)))
+        return csr_array(csr_array(vstack(shares))[np.argsort(np.concatenate(rows))])
 
-    def _at_rows(self, models: FoldModels, width: int, context: Ints, column: Ints) -> Floats:
-        """Return one out-of-fold prediction for each row, given by its context (ascending) and column."""
+    def _at(self, models: FoldModels, width: int, context: Ints, column: Ints) -> Floats:
+        """Return (cells,) out-of-fold predictions at contexts context[i] and columns column[i]."""
+        values, fold = np.empty(len(context)), self.fold[context]
         if isinstance(models, CellModels):
-            return self._cells(models, context, column)
-        starts = np.searchsorted(context, np.arange(self.log.n_contexts + 1))
-        found = np.empty(len(context))
-        place = np.empty(self.log.n_contexts, np.int64)
-        for contexts, values in self.out_of_fold(models, width):
+            for number in range(self.n_folds):
+                rows = np.flatnonzero(fold == number)
+                values[rows] = models.cells(self.X, number, context[rows], column[rows])
+            return values
+        for contexts, predicted in self.out_of_fold(models, width):
+            place = np.full(self.log.n_contexts, -1)
             place[contexts] = np.arange(len(contexts))
-            sizes = starts[contexts + 1] - starts[contexts]
-            rows = np.repeat(starts[contexts] - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
-            found[rows] = values[place[context[rows]], column[rows]]
-        return found
-
-    def _cells(self, models: CellModels, context: Ints, column: Ints) -> Floats:
-        found, fold = np.empty(len(context)), self.fold[context]
-        for number in range(self.n_folds):
-            rows = np.flatnonzero(fold == number)
-            found[rows] = models.cells(self.X, number, context[rows], column[rows])
-        return found
+            rows = np.flatnonzero(place[context] >= 0)
+            values[rows] = predicted[place[context[rows]], column[rows]]
+        return values
 
 
 def crossfit(

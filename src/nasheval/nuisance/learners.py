@@ -156,6 +156,33 @@ def records_of(log: Log, contexts: Bools) -> Ints:
     return np.flatnonzero(contexts[log.context_of])
 
 
+def sampled(records: Ints, most: int, rng: np.random.Generator) -> Ints:
+    """Return `most` of some records at random, in order, where there are more."""
+    return np.sort(rng.choice(records, most, replace=False)) if len(records) > most else records
+
+
+def menu_members(log: Log) -> Floats:
+    """Return (M, K) float32, one where an agent is in a menu."""
+    members = np.zeros((len(log.menus), log.n_agents), np.float32)
+    members[np.repeat(np.arange(len(log.menus)), log.menus.sizes), log.menus.agent] = 1.0
+    return members
+
+
+def cells_of(models: FoldModels, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
+    """Return (cells,) predictions of any models at rows[i] of X and column columns[i]."""
+    if isinstance(models, CellModels):
+        return models.cells(X, fold, rows, columns)
+    values = np.empty(len(rows))
+    contexts, place = np.unique(rows, return_inverse=True)
+    order, step = np.argsort(place, kind="stable"), 1 << 12
+    ends = np.searchsorted(place[order], np.arange(0, len(contexts) + step, step))
+    for chunk in range(len(ends) - 1):
+        cells = order[ends[chunk] : ends[chunk + 1]]
+        predicted = models.predict(X[contexts[chunk * step : (chunk + 1) * step]], fold)
+        values[cells] = predicted[place[cells] - chunk * step, columns[cells]]
+    return values
+
+
 def held_out(unit: Ints, rng: np.random.Generator, share: float = 0.2) -> Bools:
     """Return (n,) which rows to hold out, given the unit of each, such as its context: all rows of a unit or none."""
     names, place = np.unique(unit, return_inverse=True)

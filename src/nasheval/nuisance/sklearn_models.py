@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, readonly
+from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.base import Log
 from nasheval.nuisance.columns import (
     ColumnModels,
@@ -99,8 +99,8 @@ class SklearnPropensity:
         label, weight = log.menus.of_record[records], log.records.weights[records]
         if not X.network.shape[1] or len(np.unique(label)) < 2:
             return readonly(np.bincount(label, weight, len(log.menus)) / weight.sum())
-        given = None if log.records.weight is None else weight
-        return fitted(self.classifier, X.network[log.context_of[records]], label, given, effort.seed)
+        x, weighed = X.network[log.context_of[records]], log.records.weight is not None
+        return fitted(self.classifier, x, label, weight if weighed else None, effort.seed)
 
 
 @dataclass(frozen=True)
@@ -118,12 +118,12 @@ class MenuModels:
     def predict(self, X: Features, fold: int) -> Floats:
         """Return (n, M) probabilities, rows sum to one; a menu that the fold never saw has probability zero."""
         model = self.models[fold]
-        found = np.zeros((len(X), self.n_menus))
+        e = np.zeros((len(X), self.n_menus))
         if isinstance(model, np.ndarray):
-            found[:] = model
+            e[:] = model
         elif len(X):
-            found[:, model.classes_] = model.predict_proba(X.network)
-        return found
+            e[:, model.classes_] = model.predict_proba(X.network)
+        return e
 
 
 def _fit_columns(
@@ -137,7 +137,7 @@ def _fit_columns(
     return EstimatorModels(fit_columns(fit, tasks, len(train), columns, effort), low, 1.0)
 
 
-def fitted(estimator: Estimator, x: Floats, label: Floats, weight: Floats | None, seed: int) -> Estimator:
+def fitted(estimator: Estimator, x: Floats, label: Floats | Ints, weight: Floats | None, seed: int) -> Estimator:
     """Return a fitted clone; its seed is `seed` where it takes one and has none."""
     from sklearn.base import clone
 

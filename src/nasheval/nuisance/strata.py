@@ -27,7 +27,7 @@ from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.base import Log
 from nasheval.feedback.splitting import units
 from nasheval.nuisance.cuts import Cut, cuts
-from nasheval.nuisance.learners import Effort, Features, records_of, require_draws, run_all
+from nasheval.nuisance.learners import Effort, Features, records_of, require_draws, run_all, sampled
 from nasheval.nuisance.marginal import half_record, menu_shares
 
 _BINS = (4, 8, 16)
@@ -128,9 +128,9 @@ class Shrinkage:
         """Return (..., M) shares from counts and coarser shares, both (..., M); rows sum to one."""
         total = count.sum(axis=-1, keepdims=True)
         if self.prior is not None:
-            return np.asarray((count + self.prior * coarse) / (total + self.prior))
+            return (count + self.prior * coarse) / (total + self.prior)
         share = coarse * self.ratio(count, total * coarse)
-        return np.asarray(share / share.sum(axis=-1, keepdims=True))
+        return share / share.sum(axis=-1, keepdims=True)
 
     def ratio(self, count: Floats, expected: Floats) -> Floats:
         """Return about the posterior mean of lambda of each cell, (..., M), times the scale of its stratum.
@@ -143,12 +143,12 @@ class Shrinkage:
             alike = 1 - self.differs(count, scale * expected)
             counted, foreseen = ((alike * values).sum(axis=-1, keepdims=True) for values in (count, expected))
             scale = (counted + 1) / (foreseen + 1)
-        return np.asarray(scale * self.posterior(count, scale * expected))
+        return scale * self.posterior(count, scale * expected)
 
     def posterior(self, count: Floats, expected: Floats) -> Floats:
         """Return the posterior mean of lambda of each cell."""
         a = self.shape
-        return np.asarray(1 + self.differs(count, expected) * ((count + a) / (expected + a) - 1))
+        return 1 + self.differs(count, expected) * ((count + a) / (expected + a) - 1)
 
     def differs(self, count: Floats, expected: Floats) -> Floats:
         """Return the posterior chance that lambda of each cell is not 1."""
@@ -192,9 +192,7 @@ class _Search:
 
     @staticmethod
     def of(log: Log, seen: Bools, unit: Ints, rng: np.random.Generator) -> _Search:
-        records = records_of(log, seen)
-        if len(records) > _MOST_RECORDS:
-            records = np.sort(rng.choice(records, _MOST_RECORDS, replace=False))
+        records = sampled(records_of(log, seen), _MOST_RECORDS, rng)
         context = log.context_of[records]
         place = np.unique(unit[context], return_inverse=True)[1]
         inner = rng.permutation(int(place.max(initial=-1)) + 1)[place] % _INNER
@@ -233,7 +231,7 @@ class _Search:
         shape = (_INNER, n_strata, self.n_menus)
         cell = (self.inner * n_strata + stratum) * self.n_menus + self.menu
         inside = np.bincount(cell, self.weight, shape[0] * shape[1] * shape[2]).reshape(shape)
-        return np.asarray(inside.sum(axis=0) - inside)
+        return inside.sum(axis=0) - inside
 
     def falls(self, before: Floats, after: Floats) -> bool:
         """Tell whether the loss falls by more than two standard errors, records of a unit taken together."""

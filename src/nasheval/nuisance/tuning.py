@@ -78,7 +78,7 @@ class Problem:
         """(n,) the part of each row, 0 to 2."""
         contexts, place = np.unique(self.rows if self.context is None else self.context, return_inverse=True)
         part = np.random.default_rng(self.seed).permutation(np.arange(len(contexts)) % _PARTS)
-        return np.asarray(part[place])
+        return part[place]
 
     def datasets(self, part: int) -> tuple[Dataset, Dataset]:
         """Return the contexts outside and inside a part, in bins that the inside had no say in."""
@@ -168,7 +168,7 @@ def stop_early(problems: Sequence[Problem], setting: Setting, effort: Effort | N
 def _mean_curve(curves: Sequence[Floats]) -> Floats:
     """Return the mean of several curves; one that ended early stays where it was."""
     longest = max(map(len, curves))
-    return np.mean([np.append(c, np.full(longest - len(c), c[-1])) for c in curves], axis=0)
+    return np.stack([np.append(c, np.full(longest - len(c), c[-1])) for c in curves]).mean(axis=0)
 
 
 # -- nuisances that tune themselves -----------------------------------------------------------------------------------
@@ -206,8 +206,8 @@ class TunedTrees:
         tuned *= len(train) // n_searches
         each = effort.share(0.5 / len(train))
         models = [
-            replace(self.learner, params={**self.learner.params, **found.params}).fit(log, X, seen[None], each)
-            for found, seen in zip(tuned, train, strict=True)
+            replace(self.learner, params={**self.learner.params, **best.params}).fit(log, X, seen[None], each)
+            for best, seen in zip(tuned, train, strict=True)
         ]
         rows = tuple(one.models[0] for one in models)
         return TunedModels(rows, models[0].low, models[0].high, effort.n_jobs, tuple(tuned))
