@@ -58,7 +58,7 @@ def test_the_curve_is_the_loss_of_plain_fits():
     """After t trees the curve is the held-out squared error of t trees grown outside the part."""
     problem = problem_of(WORLD.feedback("pairwise", 3, 600))
     curve = problem.curve({"num_leaves": 7, "min_data_in_leaf": 20}, 1)
-    inside = problem.part == 1
+    inside = problem.fold == 1
     params = {
         "objective": "regression", "num_leaves": 7, "min_data_in_leaf": 20, "learning_rate": 0.1, "max_depth": 7,
         "max_bin": 63, "num_threads": 1, "deterministic": True, "force_col_wise": True, "verbosity": -1,
@@ -76,7 +76,7 @@ def test_contexts_are_in_one_part():
     log = WORLD.feedback("pairwise", 3, 300)
     X = features(log)
     rows = np.repeat(np.arange(300), 2)
-    part = Problem(X, rows, np.zeros(600)).part.reshape(300, 2)
+    part = Problem(X, rows, np.zeros(600)).fold.reshape(300, 2)
     assert (part[:, 0] == part[:, 1]).all()
     assert np.bincount(part[:, 0]).tolist() == [100, 100, 100]
 

@@ -394,7 +394,7 @@ def _cell_p_values(observed: Floats, expected: Floats, scale: Floats) -> Floats:
     """Return (L,) two-sided p-values of counts that vary `scale` times as much as Poisson ones."""
     o, e = observed / scale, expected / scale
     above = np.where(o > 0, gammainc(np.maximum(o, 1e-300), e), 1.0)
-    return np.minimum(2 * np.minimum(above, gammaincc(o + 1, e)), 1.0)
+    return np.asarray(np.minimum(2 * np.minimum(above, gammaincc(o + 1, e)), 1.0))
 
 
 def _joined(names: tuple[str, ...]) -> str:

@@ -237,7 +237,7 @@ def _losses(log: Log, X: Features, train: Bools, candidates: dict[str, FoldModel
             e = cells_of(models, X, fold, log.context_of[rows], log.menus.of_record[rows])
             record[name].append(-np.log(np.maximum(e, _SMALLEST)))
     rows = np.concatenate(scored)
-    joined = {name: np.concatenate(parts) for name, parts in record.items()}
+    joined = {name: np.concatenate(losses) for name, losses in record.items()}
     return _Losses(joined, log.records.weights[rows], units(log)[log.context_of[rows]])
 
 
@@ -249,7 +249,7 @@ def _inner(log: Log, train: Bools, seed: int) -> Bools:
     """Return (5, n_contexts) training sets inside the first one, for training sets that leave no record out."""
     unit = np.unique(units(log), return_inverse=True)[1]
     fold = np.random.default_rng(seed).permutation(int(unit.max(initial=0)) + 1)[unit] % _FOLDS
-    return (np.arange(_FOLDS)[:, None] != fold) & train[0]
+    return np.asarray((np.arange(_FOLDS)[:, None] != fold) & train[0])
 
 
 def _thinned(log: Log, train: Bools, cells: int, seed: int) -> Bools:

@@ -146,7 +146,8 @@ class NuisanceFit:
         if self.is_known or isinstance(models, RecordModels):
             kept: csr_array | None = getattr(models, "clipped", None)
             return csr_array(shape) if kept is None else kept
-        rows, shares = [np.zeros(0, np.int64)], [csr_array((0, shape[1]))]
+        rows: list[Ints] = [np.zeros(0, np.int64)]
+        shares = [csr_array((0, shape[1]))]
         for places, e in self.out_of_fold(models, shape[1], self.looked_at, _CLIP_CELLS):
             rows.append(places)
             shares.append(csr_array(np.maximum(1 - e / self.floors, 0.0)))

@@ -19,8 +19,8 @@ def choose_outcome(choice: Any, *, tune: Search | None = None) -> Learner:
     """Return the learner behind a name.
 
     Args:
-        choice: "voters": a population of latent voters. "lightgbm": a regressor a menu and pair, as printed in the
-            paper. "stack": both, weighted by held-out error. A scikit-learn regressor: cloned a menu and pair. A
+        choice: "voters": a population of latent voters. "lightgbm": a regressor per menu and pair, as printed in the
+            paper. "stack": both, weighted by held-out error. A scikit-learn regressor: cloned per menu and pair. A
             `Learner` is returned as it is.
         tune: how the hyperparameters of LightGBM are searched; None leaves them.
     """

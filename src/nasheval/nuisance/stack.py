@@ -126,11 +126,11 @@ def simplex_weights(gram: Floats) -> Floats:
 
 
 def _gram(residual: Floats, weight: Floats) -> Floats:
-    return (residual * weight[:, None]).T @ residual
+    return np.asarray((residual * weight[:, None]).T @ residual)
 
 
 def _best(gram: Floats) -> Floats:
-    return np.eye(len(gram))[int(np.diag(gram).argmin())]
+    return np.asarray(np.eye(len(gram))[int(np.diag(gram).argmin())])
 
 
 def _value(weights: Floats, gram: Floats) -> float:

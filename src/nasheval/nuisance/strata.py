@@ -128,9 +128,9 @@ class Shrinkage:
         """Return (..., M) shares from counts and coarser shares, both (..., M); rows sum to one."""
         total = count.sum(axis=-1, keepdims=True)
         if self.prior is not None:
-            return (count + self.prior * coarse) / (total + self.prior)
+            return np.asarray((count + self.prior * coarse) / (total + self.prior))
         share = coarse * self.ratio(count, total * coarse)
-        return share / share.sum(axis=-1, keepdims=True)
+        return np.asarray(share / share.sum(axis=-1, keepdims=True))
 
     def ratio(self, count: Floats, expected: Floats) -> Floats:
         """Return about the posterior mean of lambda of each cell, (..., M), times the scale of its stratum.
@@ -148,7 +148,7 @@ class Shrinkage:
     def posterior(self, count: Floats, expected: Floats) -> Floats:
         """Return the posterior mean of lambda of each cell."""
         a = self.shape
-        return 1 + self.differs(count, expected) * ((count + a) / (expected + a) - 1)
+        return np.asarray(1 + self.differs(count, expected) * ((count + a) / (expected + a) - 1))
 
     def differs(self, count: Floats, expected: Floats) -> Floats:
         """Return the posterior chance that lambda of each cell is not 1."""
@@ -167,8 +167,8 @@ def _table(log: Log, seen: Bools, steps: list[tuple[int, Ints, Shrinkage]]) -> F
     for size, code, how in steps:
         stratum = stratum * size + code[log.context_of[records]]
         n_strata = len(share) * size
-        count = np.bincount(stratum * n_menus + menu, weight, n_strata * n_menus).reshape(n_strata, n_menus)
-        share = how.shares(count, np.repeat(share, size, axis=0))
+        count = np.bincount(stratum * n_menus + menu, weight, n_strata * n_menus).astype(np.float64)
+        share = how.shares(count.reshape(n_strata, n_menus), np.repeat(share, size, axis=0))
     return share.astype(np.float32)
 
 
@@ -231,7 +231,7 @@ class _Search:
         shape = (_INNER, n_strata, self.n_menus)
         cell = (self.inner * n_strata + stratum) * self.n_menus + self.menu
         inside = np.bincount(cell, self.weight, shape[0] * shape[1] * shape[2]).reshape(shape)
-        return inside.sum(axis=0) - inside
+        return np.asarray(inside.sum(axis=0) - inside)
 
     def falls(self, before: Floats, after: Floats) -> bool:
         """Tell whether the loss falls by more than two standard errors, records of a unit taken together."""

@@ -44,13 +44,13 @@ PAYOFF_GRID: Grid = {
     "num_iterations": (50, 100, 200, 400),
 }  # fmt: skip
 MOST_TREES = 1000
-_PARTS = 3  # folds of the cross-validation
+_FOLDS = 3  # folds of the cross-validation
 _LEAST = 200  # rows below which a search would choose noise
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One model to tune: some rows with labels, cut into three parts for cross-validation.
+    """One model to tune: some rows with labels, in three folds for cross-validation.
 
     Args:
         X: contexts, encoded.
@@ -58,9 +58,9 @@ class Problem:
         label: (n,) what to predict.
         weight: (n,) weights, or None for ones.
         objective: LightGBM's "regression" or "binary".
-        seed: of the parts and of the fits.
+        seed: of the folds and of the fits.
         params: LightGBM parameters that every setting shares.
-        context: (n,) the context of each label, kept in one part; None: a row of X is a context.
+        context: (n,) the context of each label, kept in one fold; None: a row of X is a context.
     """
 
     X: Features
@@ -74,25 +74,25 @@ class Problem:
     _binned: dict[int, tuple[Dataset, Dataset]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
-    def part(self) -> Ints:
-        """(n,) the part of each row, 0 to 2."""
+    def fold(self) -> Ints:
+        """(n,) the fold of each row, 0 to 2."""
         contexts, place = np.unique(self.rows if self.context is None else self.context, return_inverse=True)
-        part = np.random.default_rng(self.seed).permutation(np.arange(len(contexts)) % _PARTS)
-        return part[place]
+        fold = np.random.default_rng(self.seed).permutation(np.arange(len(contexts)) % _FOLDS)
+        return fold[place]
 
-    def datasets(self, part: int) -> tuple[Dataset, Dataset]:
-        """Return the contexts outside and inside a part, in bins that the inside had no say in."""
-        if part not in self._binned:
-            kept, held = (self.X.trees[self.rows[rows]] for rows in (self.part != part, self.part == part))
+    def datasets(self, fold: int) -> tuple[Dataset, Dataset]:
+        """Return the contexts outside and inside a fold, in bins that the inside had no say in."""
+        if fold not in self._binned:
+            kept, held = (self.X.trees[self.rows[rows]] for rows in (self.fold != fold, self.fold == fold))
             outside = binned(kept, self.X.categorical, complete(self.params, objective=self.objective))
-            self._binned[part] = outside, binned_alike(held, outside)
-        return self._binned[part]
+            self._binned[fold] = outside, binned_alike(held, outside)
+        return self._binned[fold]
 
-    def curve(self, setting: Setting, part: int) -> Floats:
-        """Return (trees,) the loss on a part after each tree of a model fitted outside it, until it stops falling."""
-        given = {"seed": self.seed, **self.params, **setting, "num_iterations": MOST_TREES}
-        params = complete(given, objective=self.objective)
-        outside, inside = (self._labelled(data, self.part == part, i) for i, data in enumerate(self.datasets(part)))
+    def curve(self, setting: Setting, fold: int) -> Floats:
+        """Return (trees,) the loss on a fold after each tree of a model fitted outside it, until it stops falling."""
+        chosen = {"seed": self.seed, **self.params, **setting, "num_iterations": MOST_TREES}
+        params = complete(chosen, objective=self.objective)
+        outside, inside = (self._labelled(data, self.fold == fold, i) for i, data in enumerate(self.datasets(fold)))
         return loss_curve(outside, inside, params)
 
     def _labelled(self, data: Dataset, held: Bools, inside: int) -> Dataset:
@@ -149,7 +149,7 @@ def search(problems: Sequence[Problem], grid: Grid, how: Search = "fast", effort
         raise InputError("There is nothing to tune on: no menu has enough records.")
     effort = effort or Effort()
     settings = settings_of(grid) if how == "paper" else sampled_settings(grid, effort.seed)
-    calls = list(product(settings, range(_PARTS), problems))
+    calls = list(product(settings, range(_FOLDS), problems))
     curves = run_all(lambda call: call[2].curve(call[0], call[1]), calls, len(calls), effort)
     per_setting = len(calls) // len(settings)
     means = [_mean_curve(curves[start : start + per_setting]) for start in range(0, len(calls), per_setting)]
@@ -168,7 +168,7 @@ def stop_early(problems: Sequence[Problem], setting: Setting, effort: Effort | N
 def _mean_curve(curves: Sequence[Floats]) -> Floats:
     """Return the mean of several curves; one that ended early stays where it was."""
     longest = max(map(len, curves))
-    return np.stack([np.append(c, np.full(longest - len(c), c[-1])) for c in curves]).mean(axis=0)
+    return np.asarray(np.mean([np.append(c, np.full(longest - len(c), c[-1])) for c in curves], axis=0))
 
 
 # -- nuisances that tune themselves -----------------------------------------------------------------------------------
@@ -201,16 +201,22 @@ class TunedTrees:
 
     def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> TunedModels:
         """Search and fit on each training set; see `Learner.fit`."""
+        if isinstance(self.learner, TreePropensity) and log.design == "draws":
+            raise InputError(
+                "Only classifiers per menu are tuned, and this log draws menus; fit TreePropensity itself."
+            )
         n_searches = len(train) if self.per_fold else 1
         tuned = [self.tune(log, X, seen, effort.share(0.5 / n_searches)) for seen in train[:n_searches]]
         tuned *= len(train) // n_searches
         each = effort.share(0.5 / len(train))
-        models = [
-            replace(self.learner, params={**self.learner.params, **best.params}).fit(log, X, seen[None], each)
-            for best, seen in zip(tuned, train, strict=True)
-        ]
-        rows = tuple(one.models[0] for one in models)
-        return TunedModels(rows, models[0].low, models[0].high, effort.n_jobs, tuple(tuned))
+        fitted: list[TreeModels] = []
+        for best, seen in zip(tuned, train, strict=True):
+            learner = replace(self.learner, params={**self.learner.params, **best.params})
+            models = learner.fit(log, X, seen[None], each)
+            assert isinstance(models, TreeModels)
+            fitted.append(models)
+        rows = tuple(models.models[0] for models in fitted)
+        return TunedModels(rows, fitted[0].low, fitted[0].high, effort.n_jobs, tuple(tuned))
 
     def tune(self, log: Log, X: Features, seen: Bools, effort: Effort) -> Tuned:
         """Search on some contexts; where no column has enough records, return no parameters, which are the defaults."""
