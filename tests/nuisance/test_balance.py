@@ -16,9 +16,9 @@ from nasheval.nuisance import balance as module
 from nasheval.nuisance.balance import check_propensities, never_asked
 from nasheval.nuisance.choice import BestPropensity
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
-from nasheval.nuisance.diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.marginal import Marginal
+from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.propensity import Known
 from nasheval.nuisance.sklearn_models import Intercept, SklearnPropensity
 

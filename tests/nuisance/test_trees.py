@@ -257,7 +257,7 @@ def test_held_out_keeps_contexts_together(n, seed):
 
 def test_importing_stays_light():
     code = (
-        "import sys, nasheval.nuisance.propensity, nasheval.nuisance.tuning, nasheval.nuisance.diagnostics\n"
+        "import sys, nasheval.nuisance.propensity, nasheval.nuisance.tuning, nasheval.nuisance.nuisance_diagnostics\n"
         "assert not {'lightgbm', 'sklearn', 'joblib', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
