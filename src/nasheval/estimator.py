@@ -21,8 +21,7 @@ from nasheval.feedback.readers.votes import read_votes
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.nuisance.learners import Effort
-from nasheval.nuisance.propensity import PrintedPropensity
-from nasheval.nuisance.trees import TreeOutcome
+from nasheval.nuisance.trees import TreeOutcome, TreePropensity
 from nasheval.payoff.aggregation import AnyAggregator
 from nasheval.payoff.aggregators import Mean
 from nasheval.payoff.bridging import Unseen
@@ -148,7 +147,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         terms = {name: options[name] for name in ("costs", "cost_weight", "budget") if name in options}
         settings: dict[str, Any] = {
             "outcome": TreeOutcome(params=trees),
-            "propensity": PrintedPropensity(params=trees),
+            "propensity": TreePropensity(params=trees),
             "second_stage": "shared",
             "boosting": Boosting(seed=options.get("random_state", 0)),
             "regularizer": L2(rho),

@@ -37,7 +37,7 @@ def small_counts(seed, rows=12):
         rng.uniform(0.5, 2, rows), np.arange(rows),
     )  # fmt: skip
     slopes = Slopes(*(rng.normal(size=size).astype(np.float32) for size in ((3, 4), (3, 2), (4, 2))))
-    return draws, module._Menus(members), rng.normal(size=(2, 5)).astype(np.float32), slopes
+    return draws, members, rng.normal(size=(2, 5)).astype(np.float32), slopes
 
 
 @pytest.mark.parametrize("chunk", [5, 1 << 19])
@@ -52,7 +52,7 @@ def test_the_loss_is_written_out(chunk, seed):
     expected = 0.0
     for x, stratum, menu, weight in zip(draws.phi, draws.stratum, draws.menu, draws.weight, strict=True):
         logits = []
-        for m, row in enumerate(menus.members):
+        for m, row in enumerate(menus):
             agents = np.flatnonzero(row)
             single = sum(x @ slopes.theta[:, j] for j in agents)
             pairs = [slopes.v[j] * slopes.v[k] for i, j in enumerate(agents) for k in agents[i + 1 :]]

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.feedback.log import Feedback
@@ -15,11 +16,11 @@ from nasheval.nuisance import balance as module
 from nasheval.nuisance.balance import check_propensities, never_asked
 from nasheval.nuisance.choice import BestPropensity
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
-from nasheval.nuisance.diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.marginal import Marginal
+from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.propensity import Known
-from nasheval.nuisance.sklearn_models import Intercept
+from nasheval.nuisance.sklearn_models import Intercept, SklearnPropensity
 
 from .selection import drawn_log, duel_log
 
@@ -159,7 +160,7 @@ def test_inclusion_is_checked_too():
     )
     wrong = checked(log, features(log), Marginal())
     assert (wrong.column, wrong.what) == ("warm", ("a", "b"))
-    assert not checked(log, features(log), Marginal(by="warm")).is_off
+    assert not checked(log, features(log), SklearnPropensity(LogisticRegression())).is_off
 
 
 def test_contexts_are_thinned_out_where_there_are_too_many_cells(monkeypatch):

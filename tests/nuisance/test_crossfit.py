@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nasheval.errors import InputError
@@ -56,18 +56,6 @@ def test_folds_depend_on_the_seed():
     assert not np.array_equal(make_folds(log, seed=0), make_folds(log, seed=1))
 
 
-@settings(max_examples=25)
-@given(st.integers(0, 1000), st.integers(2, 4))
-def test_a_voter_is_in_one_fold(seed, folds):
-    rng = np.random.default_rng(seed)
-    log = log_of(records=90, seed=seed, voter=rng.integers(-1, 400, 90))
-    fold = make_folds(log, folds, seed=seed, by="voter")
-    assert max(np.bincount(log.records.voter[log.records.voter >= 0])) > 1
-    for name in range(400):
-        assert len(np.unique(fold[log.context_of[log.records.voter == name]])) <= 1
-    assert len(np.unique(fold)) == folds
-
-
 def one_voter_a_context(people, contexts=120):
     rng = np.random.default_rng(0)
     duels = [(("a",), ("b",))] * contexts
@@ -79,7 +67,6 @@ def one_voter_a_context(people, contexts=120):
 def test_voters_of_several_contexts_stay_together_unasked():
     log = one_voter_a_context(30)
     fold = make_folds(log, 5, seed=1)
-    assert np.array_equal(fold, make_folds(log, 5, seed=1, by="voter"))
     assert all(len(np.unique(fold[log.records.voter == name])) == 1 for name in range(30))
 
 
@@ -92,43 +79,11 @@ def test_few_voters_and_voters_of_one_context_change_nothing(people):
     )
 
 
-def test_contexts_without_a_voter_are_spread():
-    log = log_of(records=60, voter=np.full(60, -1).astype(np.int32))
-    log = replace(log, voters=pa.array([], pa.string()))
-    assert np.bincount(make_folds(log, 4, by="voter")).tolist() == [10] * 4
-
-
-def test_folds_by_time_are_blocks():
-    rng = np.random.default_rng(0)
-    time = rng.permutation(90).astype(float)
-    time[5] = np.nan
-    log = log_of(time=time)
-    fold = make_folds(log, 4, by="time")
-    first = np.full(log.n_contexts, np.inf)
-    for context, when in zip(log.context_of, log.records.time, strict=True):
-        first[context] = min(first[context], np.inf if np.isnan(when) else when)
-    assert np.bincount(fold).tolist() == [10] * 4
-    assert (np.diff(fold[np.argsort(first, kind="stable")]) >= 0).all()
-
-
-def test_folds_by_a_column_keep_equal_values_together():
-    log = log_of()
-    fold = make_folds(log, 4, by="g")
-    values = log.contexts["g"].to_pylist()
-    for value in ("a", "b", "c", None):  # a missing value is a value
-        assert len({int(f) for f, v in zip(fold, values, strict=True) if v == value}) == 1
-    assert np.bincount(fold).tolist() == [10] * 4
-
-
 @pytest.mark.parametrize(
     ("options", "words"),
     [
         ({"folds": 1}, "accepted are 2 to 40"),
         ({"folds": 41}, "accepted are 2 to 40"),
-        ({"by": "voter"}, "no voters"),
-        ({"by": "time"}, "no times"),
-        ({"by": "colour"}, "no context column 'colour'; this log has g, x"),
-        ({"by": "g"}, "4 groups by 'g', fewer than 5 folds"),
     ],
 )
 def test_folds_that_cannot_be(options, words):
@@ -236,16 +191,6 @@ def test_clipping_is_what_the_floor_keeps_from_the_correction():
     assert (expected > 0).any()
     assert np.array_equal(fit.looked_at, np.arange(log.n_contexts))
     assert fit.clipped.toarray() == pytest.approx(np.tile(expected, (log.n_contexts, 1)))
-
-
-def test_elsewhere_the_folds_are_averaged():
-    log = log_of()
-    fit = fit_of(log, folds=4)
-    X = fit.X[:7]
-    assert fit.predict_outcomes(X) == pytest.approx(
-        np.mean([fit.outcome_models.predict(X, f) for f in range(4)], axis=0)
-    )
-    assert fit.predict_propensities(X).shape == (7, len(log.menus))
 
 
 def test_learners_are_given_the_other_folds_and_progress_is_shared():

@@ -20,7 +20,7 @@ from nasheval.nuisance.crossfit import crossfit, make_folds
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.marginal import Marginal, menu_shares, raw_shares
 from nasheval.nuisance.multinomial import Multinomial
-from nasheval.nuisance.propensity import Known, PrintedPropensity, choose_propensity
+from nasheval.nuisance.propensity import Known, choose_propensity
 from nasheval.nuisance.sklearn_models import Intercept, SklearnPropensity
 from nasheval.nuisance.trees import TreePropensity
 from nasheval.nuisance.tuning import TunedTrees
@@ -57,13 +57,13 @@ def test_what_is_chosen():
     assert isinstance(choose_propensity("auto", known), Known)
     assert isinstance(choose_propensity("auto", bare), Marginal)
     assert isinstance(choose_propensity("known", known), Known)
-    assert choose_propensity("lightgbm", many) == PrintedPropensity()
+    assert choose_propensity("lightgbm", many) == TreePropensity()
     assert choose_propensity("auto", many, tune="fast") == TunedTrees(TreePropensity(), how="fast")
     assert isinstance(choose_propensity("multinomial", one), Multinomial)
     assert isinstance(choose_propensity("marginal", one), Marginal)
     assert isinstance(choose_propensity("marginal", many), Marginal)
     assert isinstance(choose_propensity(lambda X: X, many), Known)
-    mine = Marginal(prior=3.0)
+    mine = Marginal()
     assert choose_propensity(mine, many) is mine
 
 
@@ -103,7 +103,7 @@ def test_known_record_by_record():
     fit = crossfit(log, features(log), outcome=Intercept(), propensity=Known(), fold=make_folds(log, 3))
     assert np.array_equal(fit.raw_propensity, log.records.propensity)
     with pytest.raises(InputError, match="record by record only"):
-        fit.predict_propensities(fit.X)
+        fit.propensity_models.predict(fit.X, 0)
     with pytest.raises(InputError, match="carries none"):
         Known().fit(WORLD.feedback("pairwise", 1, 60), features(log), folds(60), Effort())
 
@@ -114,7 +114,6 @@ def test_known_by_a_rule():
     rule = Known(lambda X: np.repeat(WORLD.propensity(X.trees)[:, None], n_menus, axis=1))
     fit = crossfit(log, features(log), outcome=Intercept(), propensity=rule, fold=make_folds(log, 3))
     assert fit.raw_propensity == pytest.approx(WORLD.propensity(fit.X.trees)[log.context_of])
-    assert fit.predict_propensities(fit.X[:5]) == pytest.approx(fit.propensity_models.predict(fit.X[:5], 0))
 
 
 @pytest.mark.parametrize(
@@ -142,10 +141,6 @@ def test_marginal_draws_by_hand():
     X, train = features(log), np.ones((1, 4), bool)
     overall = np.array([3.5, 1.5, 4.5]) / 9.5
     assert Marginal().fit(log, X, train, Effort()).predict(X, 0) == pytest.approx(np.tile(overall, (4, 1)))
-    e = Marginal(by="g", prior=2.0).fit(log, X, train, Effort()).predict(X, 0)
-    assert e[0] == pytest.approx((np.array([3, 1, 0]) + 2 * overall) / (4 + 2))
-    assert e[3] == pytest.approx((np.array([0, 0, 4]) + 2 * overall) / (4 + 2))
-    assert e.sum(axis=1) == pytest.approx(1)
 
 
 def test_marginal_inclusion_by_hand():
@@ -157,33 +152,12 @@ def test_marginal_inclusion_by_hand():
     assert e.predict(X, 1)[0] == pytest.approx([1.5 / 3, 1.5 / 3])
 
 
-def test_strata_never_seen_have_the_overall_share():
-    table = pa.table({"g": ["u", "u", None, "v"], "x": [1.0, 2.0, 3.0, 4.0]})
-    log = duels([(0, 1), (0, 2), (0, 1), (0, 1)], contexts=table)
-    X = features(log)
-    models = Marginal(by=["g"]).fit(log, X, np.array([[True, True, True, False]]), Effort())
-    elsewhere = Features(np.full_like(X.trees, 77), X.network)
-    assert models.predict(elsewhere, 0)[0] == pytest.approx(menu_shares(log, np.array([True, True, True, False])))
-    assert not np.array_equal(models.predict(X, 0)[0], models.predict(X, 0)[2])  # a missing value is a stratum
-    assert np.array_equal(
-        Marginal(by=0).fit(log, X, folds(4), Effort()).shares, Marginal(by="g").fit(log, X, folds(4), Effort()).shares
-    )
-
-
-def test_strata_that_cannot_be():
-    log = WORLD.feedback("pairwise", 1, 1500)
-    with pytest.raises(InputError, match="'colour'; accepted are context columns: 'x0'"):
-        Marginal(by="colour").fit(log, features(log), folds(1500), Effort())
-    with pytest.raises(InputError, match="1,500 strata"):
-        Marginal(by="x0").fit(log, features(log), folds(1500), Effort())
-
-
 @settings(max_examples=30)
 @given(st.lists(st.tuples(st.sampled_from([(0, 1), (0, 2), (1, 2)]), st.sampled_from("uvw")), min_size=4, max_size=30))
 def test_marginal_draws_sum_to_one(rows):
     log = duels([pair for pair, _ in rows], contexts=pa.table({"g": [g for _, g in rows]}))
     X = features(log)
-    e = Marginal(by="g").fit(log, X, folds(len(rows)), Effort()).predict(X, 1)
+    e = Marginal().fit(log, X, folds(len(rows)), Effort()).predict(X, 1)
     assert (e > 0).all()
     assert e.sum(axis=1) == pytest.approx(1)
 

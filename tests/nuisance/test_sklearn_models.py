@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,11 +9,11 @@ from hypothesis import strategies as st
 
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.feedback.log import Feedback
-from nasheval.feedback.partition import ranking, winner
+from nasheval.feedback.partition import ranking
 from nasheval.feedback.world import SyntheticWorld
+from nasheval.nuisance.columns import shrunken_means
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.sklearn_models import Intercept, PerPair, Shared, SklearnPropensity
-from nasheval.nuisance.trees import shrunken_means
+from nasheval.nuisance.sklearn_models import Intercept, PerPair, SklearnPropensity
 
 linear = pytest.importorskip("sklearn.linear_model")
 tree = pytest.importorskip("sklearn.tree")
@@ -58,7 +56,7 @@ def test_cells_are_those_of_whole_rows():
     log = WORLD.feedback("ranking", 1, 120)
     X, rng = features(log), np.random.default_rng(0)
     rows, columns = rng.integers(0, 120, 300), rng.integers(0, len(log.menus.columns), 300)
-    for learner in (PerPair(linear.Ridge()), Shared(tree.DecisionTreeRegressor(max_depth=4)), Intercept()):
+    for learner in (PerPair(linear.Ridge()), Intercept()):
         models = learner.fit(log, X, folds(120), Effort())
         assert models.cells(X, 1, rows, columns) == pytest.approx(models.predict(X, 1)[rows, columns], abs=1e-6)
         assert len(models.cells(X, 1, rows[:0], columns[:0])) == 0
@@ -77,36 +75,6 @@ def test_columns_with_few_rows_are_shrunken_means():
     X, train = features(log), folds(60)
     models = PerPair(linear.Ridge(), least=1000).fit(log, X, train, Effort())
     assert np.array_equal(models.predict(X, 1)[0], shrunken_means(log, train[1]))
-
-
-@pytest.mark.parametrize("regressor", [linear.LinearRegression(), tree.DecisionTreeRegressor(max_depth=5)])
-def test_the_shared_model_is_antisymmetric(regressor):
-    """Asked for (k, j) it says exactly the opposite of what it says of (j, k)."""
-    log = WORLD.feedback("ranking", 1, 150)
-    X = features(log)
-    models = Shared(regressor).fit(log, X, np.ones((1, 150), bool), Effort())
-    turned = replace(models, asked=models.asked[:, [1, 0, 2, 3]])
-    assert np.array_equal(models.predict(X, 0), -turned.predict(X, 0))
-    assert 0 < np.abs(models.predict(X, 0)).max() <= 1
-
-
-def test_the_shared_model_by_hand():
-    """A tree that can tell everything apart predicts half the difference of the two orientations' means."""
-    told = [ranking(["a", "b"]), ranking(["a", "b"]), ranking(["b", "a"]), ranking(["b", "c"]), winner("c", "abc")]
-    log = Feedback.from_partitions(np.zeros((5, 1)), told)
-    X = features(log)
-    mu = Shared(tree.DecisionTreeRegressor()).fit(log, X, np.ones((1, 5), bool), Effort()).predict(X, 0)
-    columns = log.menus.columns
-    named = {(int(m), int(j), int(k)): v for m, j, k, v in zip(columns.menu, columns.j, columns.k, mu[0], strict=True)}
-    assert named[0, 0, 1] == pytest.approx(1 / 3)
-    assert named[1, 1, 2] == pytest.approx(1)
-    assert (named[2, 0, 1], named[2, 0, 2], named[2, 1, 2]) == pytest.approx((0, -1, -1))
-
-
-def test_a_shared_model_without_rows():
-    log = WORLD.feedback("pairwise", 1, 20)
-    X = features(log)
-    assert (Shared(linear.Ridge()).fit(log, X, np.zeros((1, 20), bool), Effort()).predict(X, 0) == 0).all()
 
 
 def test_seeds_are_given_and_threads_do_not_matter():

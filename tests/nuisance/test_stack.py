@@ -13,12 +13,11 @@ from hypothesis import strategies as st
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import InputError
 from nasheval.feedback.world import SyntheticWorld
-from nasheval.nuisance import stack as module
 from nasheval.nuisance.crossfit import crossfit, make_folds
-from nasheval.nuisance.learners import Effort, Features
+from nasheval.nuisance.learners import Effort, Features, cells_of
 from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.sklearn_models import Intercept
-from nasheval.nuisance.stack import Stack, cells_of, simplex_weights, weigh
+from nasheval.nuisance.stack import Stack, simplex_weights, weigh
 from nasheval.nuisance.trees import TreeOutcome
 
 WORLD = SyntheticWorld(seed=3, features=16, calibration=64)
@@ -159,8 +158,7 @@ def test_what_is_held_out_leaves_no_trace():
     assert not np.array_equal(before.predict(X, 1), after.predict(X, 1))
 
 
-def test_cells_of_models_that_only_know_rows(monkeypatch):
-    monkeypatch.setattr(module, "_CELLS", 30)
+def test_cells_of_models_that_only_know_rows():
     X = features(WORLD.feedback("pairwise", 3, 50))
     rng = np.random.default_rng(0)
     rows, columns = rng.integers(0, 50, 80), rng.integers(0, 10, 80)

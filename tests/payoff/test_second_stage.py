@@ -19,7 +19,7 @@ from nasheval.payoff.corrected import Cells
 from nasheval.payoff.moves import moved_pairs
 from nasheval.payoff.pseudo import pseudo_outcomes
 from nasheval.payoff.second_stage import SECOND_STAGES, PayoffModel, fit_payoff
-from nasheval.payoff.surfaces import Boosting, PairSurface, SharedSurface
+from nasheval.payoff.surfaces import Boosting, PairSurface
 
 from .nuisances import (
     Given,
@@ -336,20 +336,15 @@ def test_fits_are_deterministic_on_any_number_of_threads():
         np.testing.assert_array_equal(*found)
 
 
-def test_surfaces_are_saved_as_text():
+def test_cells_of_a_surface_are_those_of_whole_rows():
     log, x = ragged_log(n=200)
     fit = arbitrary_fit(log, x)
     for form in ("per-pair", "shared"):
         model = fit_payoff(pseudo_outcomes(fit), form, boosting=Boosting(trees=5, least=5))
-        texts = model.surface.to_strings()
-        again = (
-            PairSurface.from_strings(texts)
-            if form == "per-pair"
-            else SharedSurface.from_strings(texts, model.covered, 5)
-        )
-        np.testing.assert_array_equal(again.predict(fit.X), model.surface.predict(fit.X))
         rows, pairs = np.arange(50), np.arange(50) % 10
-        np.testing.assert_array_equal(again.cells(fit.X, rows, pairs), again.predict(fit.X[:50])[rows, pairs])
+        np.testing.assert_array_equal(
+            model.surface.cells(fit.X, rows, pairs), model.surface.predict(fit.X[:50])[rows, pairs]
+        )
 
 
 def test_categories_and_missing_values_are_taken():

@@ -35,7 +35,7 @@ def test_all_rows_of_a_context_are_in_one_part(pseudo):
     contexts, gamma = _sampled(pseudo, 0)
     (problem,) = _shared(pseudo, contexts, gamma, Effort())
     for context in contexts[:50]:
-        assert len(set(problem.part[problem.context == context])) == 1
+        assert len(set(problem.fold[problem.context == context])) == 1
     np.testing.assert_array_equal(problem.label.reshape(len(contexts), -1), gamma)
 
 

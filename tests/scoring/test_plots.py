@@ -11,7 +11,7 @@ import pytest
 
 from nasheval.errors import InputError, MissingExtraError
 from nasheval.game.regularizers import L2
-from nasheval.nuisance.diagnostics import NuisanceDiagnostics, calibrate
+from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics, calibrate
 from nasheval.payoff.inference import group_payoff, payoffs_by
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.scoring import plots

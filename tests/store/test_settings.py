@@ -104,3 +104,9 @@ def test_what_was_not_written_by_us_is_refused(told):
 def test_only_what_is_listed_can_be_built():
     assert all(kind.__module__.startswith("nasheval.") for kind in TYPES.values())
     assert all(hasattr(kind, "__dataclass_fields__") for kind in TYPES.values())
+
+
+@pytest.mark.parametrize("name", ["PrintedPropensity", "TreeMultinomial"])
+def test_former_names_are_read(name):
+    saved = {"is": name, "params": {"is": "mapping", "items": [["num_leaves", 7]]}}
+    assert decode(saved) == TreePropensity({"num_leaves": 7})

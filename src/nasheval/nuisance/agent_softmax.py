@@ -20,9 +20,8 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.cuts import Cut, cuts, hinges
-from nasheval.nuisance.learners import Effort, Features, records_of
+from nasheval.nuisance.learners import Effort, Features, held_out, menu_members, records_of, run_all, sampled
 from nasheval.nuisance.strata import StrataModels
-from nasheval.nuisance.trees import held_out, run_all
 
 _BINS = (16,)
 _FIRST_CELLS = 1 << 22  # rows x menus that a model is first fitted on; more records than that are sampled
@@ -62,7 +61,7 @@ class AgentSoftmax:
     def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> AgentSoftmaxModels:
         """Fit one model on each training set; see `Learner.fit`."""
         form = _Form(cuts(log, X, _BINS, categories=False))
-        menus = _Menus.of(log)
+        members = menu_members(log)
 
         def draws(fold: int, cells: int) -> _Draws:
             rng = np.random.default_rng([effort.seed, fold])
@@ -73,24 +72,24 @@ class AgentSoftmax:
             if penalty is None:
                 return zero
             first = draws(fold, _FIRST_CELLS)
-            slopes = _fitted(first.counts(menus, offset), penalty, rank, zero)
+            slopes = _fitted(first.counts(members, offset), penalty, rank, zero)
             last = draws(fold, _LAST_CELLS)
             if len(last.menu) == len(first.menu):
                 return slopes
-            return _minimised(last.counts(menus, offset), penalty, slopes, _MORE_ITERATIONS)
+            return _minimised(last.counts(members, offset), penalty, slopes, _MORE_ITERATIONS)
 
-        penalty, rank = self._chosen(draws(0, _FIRST_CELLS), menus, effort)
+        penalty, rank = self._chosen(draws(0, _FIRST_CELLS), members, effort)
         slopes = run_all(fit_fold, range(len(train)), len(train), effort)
-        return AgentSoftmaxModels(self.base, form.cuts, menus.members, tuple(slopes), penalty)
+        return AgentSoftmaxModels(self.base, form.cuts, members, tuple(slopes), penalty)
 
-    def _chosen(self, draws: _Draws, menus: _Menus, effort: Effort) -> tuple[float | None, int]:
+    def _chosen(self, draws: _Draws, members: Floats, effort: Effort) -> tuple[float | None, int]:
         """Return the penalty and the rank that do best on held-out contexts of the first training set."""
         held = held_out(draws.unit, np.random.default_rng(effort.seed))
         if held.all() or not held.any():
             return _NO_SLOPES
         offset = np.log(self.base.shares[0])
-        kept, test = (draws[rows].counts(menus, offset) for rows in (~held, held))
-        theta = _zero(draws.phi.shape[1], menus.members.shape[1])
+        kept, test = (draws[rows].counts(members, offset) for rows in (~held, held))
+        theta = _zero(draws.phi.shape[1], members.shape[1])
         best, choice = test.loss(theta)[0], _NO_SLOPES
         for number, penalty in enumerate(self.penalties):
             theta = _minimised(kept, penalty, theta)
@@ -151,19 +150,6 @@ class _Form:
 
 
 @dataclass(frozen=True)
-class _Menus:
-    """(M, K) float32, one where an agent is in a menu."""
-
-    members: Floats
-
-    @staticmethod
-    def of(log: Feedback) -> _Menus:
-        members = np.zeros((len(log.menus), log.n_agents), np.float32)
-        members[np.repeat(np.arange(len(log.menus)), log.menus.sizes), log.menus.agent] = 1.0
-        return _Menus(members)
-
-
-@dataclass(frozen=True)
 class _Draws:
     """Records: (N, q) phi, (N,) strata of the base, menus, weights and units that are held out whole."""
 
@@ -176,7 +162,7 @@ class _Draws:
     def __getitem__(self, rows: Bools) -> _Draws:
         return _Draws(self.phi[rows], self.stratum[rows], self.menu[rows], self.weight[rows], self.unit[rows])
 
-    def counts(self, menus: _Menus, offset: Floats) -> _Counts:
+    def counts(self, members: Floats, offset: Floats) -> _Counts:
         """Return them as counts: one row for all records with the same phi and stratum."""
         rows = np.ascontiguousarray(np.column_stack([self.phi, self.stratum.astype(np.float32)]))
         _, first, place = np.unique(
@@ -184,21 +170,18 @@ class _Draws:
             return_index=True,
             return_inverse=True,
         )
-        key, at = np.unique(place.astype(np.int64) * len(menus.members) + self.menu, return_inverse=True)
+        key, at = np.unique(place.astype(np.int64) * len(members) + self.menu, return_inverse=True)
         weight = np.bincount(at, self.weight).astype(np.float32)
         total = np.bincount(place, self.weight).astype(np.float32)
-        row, menu = key // len(menus.members), key % len(menus.members)
-        return _Counts(self.phi[first], self.stratum[first], total, row, menu, weight, offset, menus.members)
+        row, menu = key // len(members), key % len(members)
+        return _Counts(self.phi[first], self.stratum[first], total, row, menu, weight, offset, members)
 
 
 def _draws(
     log: Feedback, X: Features, seen: Bools, form: _Form, stratum: Ints, cells: int, rng: np.random.Generator
 ) -> _Draws:
     """Return the records at some contexts, cells / M of them at random; stratum is (n_contexts,)."""
-    records = records_of(log, seen)
-    most = max(_FEWEST, cells // max(1, len(log.menus)))
-    if len(records) > most:
-        records = np.sort(rng.choice(records, most, replace=False))
+    records = sampled(records_of(log, seen), max(_FEWEST, cells // max(1, len(log.menus))), rng)
     context = log.context_of[records]
     menu, weight = log.menus.of_record[records].astype(np.int64), log.records.weights[records]
     return _Draws(form.of(X[context]), stratum[context], menu, weight, log.units[context])

@@ -33,6 +33,7 @@ from nasheval.arrays import Floats, Ints, n_pairs, pair_index, runs
 from nasheval.feedback.groups import Groups, grouping_columns, groups_by
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit
+from nasheval.nuisance.learners import menu_members
 
 LEVEL = 0.05  # chance of a warning where propensities are right
 _MOST_CELLS = 1 << 24  # contexts x menus that are looked at; more contexts than that are thinned out evenly
@@ -125,7 +126,7 @@ def never_asked(log: Feedback) -> tuple[NeverAsked, ...]:
     if not len(rows):
         return ()
     of_row, weight, context = pair[log.menus.of_record[rows]], log.records.weights[rows], log.context_of[rows]
-    size, found = n_pairs(log.n_agents), []
+    size, pairs = n_pairs(log.n_agents), []
     for groups in groupings(log):
         column, group, names = groups.column, groups.code, groups.names
         kept = group[context] >= 0
@@ -137,8 +138,8 @@ def never_asked(log: Feedback) -> tuple[NeverAsked, ...]:
         for g, name in enumerate(names):
             none = np.flatnonzero((count[g] == 0) & (expected[g] >= least))
             order = none[np.argsort(-expected[g, none], kind="stable")]
-            found += [_never(log, column, name, int(p), float(expected[g, p])) for p in order]
-    return tuple(found)
+            pairs += [_never(log, column, name, int(p), float(expected[g, p])) for p in order]
+    return tuple(pairs)
 
 
 def _never(log: Feedback, column: str, group: str, pair: int, expected: float) -> NeverAsked:
@@ -236,13 +237,13 @@ class _Cells:
         context = np.flatnonzero(used)
         thin = max(1, -(-len(context) * n_menus // _MOST_CELLS))
         context = context[::thin]
-        row, menu, weight = _records(log, context)
+        row, menu, weight = records_at(log, context)
         shape = (len(context), n_menus)
         cell = row * n_menus + menu
         asked = np.bincount(cell, weight, shape[0] * shape[1]).reshape(shape).astype(np.float32)
-        expected = _predicted(fit, context, n_menus)
-        members = np.zeros((n_menus, log.n_agents), np.float32)
-        members[np.repeat(np.arange(len(log.menus)), log.menus.sizes), log.menus.agent] = 1.0
+        members, expected = menu_members(log), np.empty(shape, np.float32)
+        for rows, e in fit.out_of_fold(fit.propensity_models, n_menus, context, _CHUNK_CELLS):
+            expected[rows] = e
         if log.design == "inclusion":
             ones = np.ones(len(context))
             asked = np.minimum(asked, 1.0)
@@ -266,23 +267,12 @@ class _Cells:
         return self.squares is None and len(np.unique(self.unit)) == len(self.unit)
 
 
-def _records(log: Feedback, context: Ints) -> tuple[Ints, Ints, Floats]:
+def records_at(log: Feedback, context: Ints) -> tuple[Ints, Ints, Floats]:
     """Return row, menu and weight of the records at some contexts."""
     sizes = np.diff(log.context_offsets)[context].astype(np.int64)
     records = runs(log.context_offsets[context].astype(np.int64), sizes)
     row = np.repeat(np.arange(len(context)), sizes)
     return row, log.menus.of_record[records].astype(np.int64), log.records.weights[records]
-
-
-def _predicted(fit: NuisanceFit, context: Ints, n_menus: int) -> Floats:
-    """Return (n, M) float32 out-of-fold propensities."""
-    e, step = np.empty((len(context), n_menus), np.float32), max(1, _CHUNK_CELLS // n_menus)
-    for fold in range(fit.n_folds):
-        rows = np.flatnonzero(fit.fold[context] == fold)
-        for start in range(0, len(rows), step):
-            chunk = rows[start : start + step]
-            e[chunk] = fit.propensity_models.predict(fit.X[context[chunk]], fold)
-    return e
 
 
 @dataclass(frozen=True)

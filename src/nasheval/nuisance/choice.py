@@ -12,11 +12,20 @@ from nasheval.feedback.log import Feedback
 from nasheval.nuisance.agent_softmax import AgentSoftmax
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.cuts import Cut, cuts, hinges
-from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, RecordModels, records_of
+from nasheval.nuisance.learners import (
+    Effort,
+    Features,
+    FoldModels,
+    RecordModels,
+    cells_of,
+    records_of,
+    require_draws,
+    sampled,
+)
 from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.multinomial import Multinomial
 from nasheval.nuisance.strata import Strata, StrataModels
-from nasheval.nuisance.trees import TreeMultinomial, require_draws
+from nasheval.nuisance.trees import TreePropensity
 
 SHARES = "shares"
 _IN_USE = "in use"
@@ -38,7 +47,7 @@ class BestPropensity:
 
     The candidates: shares of the menus, shares within strata of some columns (`Strata`), a softmax over agents on top
     of either (`AgentSoftmax`), and where menus are few slopes per menu (`Multinomial`) and LightGBM
-    (`TreeMultinomial`). The model of each training set is scored at the records outside it, by weight; shares are kept
+    (`TreePropensity`). The model of each training set is scored at the records outside it, by weight; shares are kept
     unless another wins more than one standard error.
 
     Args:
@@ -77,7 +86,7 @@ class BestPropensity:
             yield by, strata
         effort.advance(0.2)
         if len(log.menus) <= _MOST_MENUS:
-            plain = StrataModels(((),) * len(train), tuple(table.astype(np.float32) for table in shares.shares))
+            plain = StrataModels(((),) * len(train), tuple(share[None].astype(np.float32) for share in shares.shares))
             softmax = AgentSoftmax(plain).fit(log, X, train, quiet)
             if softmax.penalty is not None:
                 yield "softmax over agents", softmax
@@ -90,7 +99,7 @@ class BestPropensity:
             numbers = tuple(cut for cut in cuts(log, X, _KNOT_BINS, categories=False) if not cut.exact)
             slopes = Multinomial().fit(log, _curved(X, numbers), _thinned(log, train, _MENU_CELLS, effort.seed), quiet)
             yield "softmax over menus", CurvedModels(slopes, numbers)
-            trees = TreeMultinomial(_TREES)
+            trees = TreePropensity(_TREES)
             yield "trees", trees.fit(log, X, _thinned(log, train, _TREE_CELLS, effort.seed), quiet)
         effort.advance(0.2)
 
@@ -159,7 +168,7 @@ class ChosenModels:
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
         """Return (cells,) propensities of menus columns[i] at rows[i] of X."""
-        return _cells(self.models, X, fold, rows, columns)
+        return cells_of(self.models, X, fold, rows, columns)
 
 
 def best_rival(fit: NuisanceFit) -> tuple[str, float, float] | None:
@@ -176,20 +185,6 @@ def best_rival(fit: NuisanceFit) -> tuple[str, float, float] | None:
     losses = _losses(log, fit.X, train, {**candidates, _IN_USE: models}, 0)
     best = min(candidates, key=lambda name: losses.mean[name])
     return best, *losses.gain(best, over=_IN_USE)
-
-
-def _cells(models: FoldModels, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
-    if isinstance(models, CellModels):
-        return models.cells(X, fold, rows, columns)
-    values = np.empty(len(rows))
-    contexts, place = np.unique(rows, return_inverse=True)
-    order, step = np.argsort(place, kind="stable"), 1 << 12
-    ends = np.searchsorted(place[order], np.arange(0, len(contexts) + step, step))
-    for chunk in range(len(ends) - 1):
-        cells = order[ends[chunk] : ends[chunk + 1]]
-        e = models.predict(X[contexts[chunk * step : (chunk + 1) * step]], fold)
-        values[cells] = e[place[cells] - chunk * step, columns[cells]]
-    return values
 
 
 # -- comparing --------------------------------------------------------------------------------------------------------
@@ -235,14 +230,13 @@ def _losses(log: Feedback, X: Features, train: Bools, candidates: dict[str, Fold
     record: dict[str, list[Floats]] = {name: [] for name in candidates}
     scored: list[Ints] = []
     for fold, seen in enumerate(train):
-        rows = records_of(log, ~seen)
-        rows = np.sort(rng.choice(rows, most, replace=False)) if len(rows) > most else rows
+        rows = sampled(records_of(log, ~seen), most, rng)
         scored.append(rows)
         for name, models in candidates.items():
-            e = _cells(models, X, fold, log.context_of[rows], log.menus.of_record[rows])
+            e = cells_of(models, X, fold, log.context_of[rows], log.menus.of_record[rows])
             record[name].append(-np.log(np.maximum(e, _SMALLEST)))
     rows = np.concatenate(scored)
-    joined = {name: np.concatenate(parts) for name, parts in record.items()}
+    joined = {name: np.concatenate(losses) for name, losses in record.items()}
     return _Losses(joined, log.records.weights[rows], log.units[log.context_of[rows]])
 
 

@@ -7,12 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
-import pyarrow.compute as pc
 from scipy.sparse import csr_array, vstack
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
-from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner, RecordModels
 from nasheval.nuisance.marginal import raw_shares
@@ -22,62 +20,19 @@ _CELLS = 1 << 23  # predictions held at a time
 _CLIP_CELLS = 1 << 20  # propensities compared with the floors at a time
 
 
-def make_folds(log: Feedback, folds: int = 5, *, seed: int = 0, by: str | None = None) -> Ints:
+def make_folds(log: Feedback, folds: int = 5, *, seed: int = 0) -> Ints:
     """Return (n_contexts,) the fold of each context, folds of about equal size.
 
-    Args:
-        by: None: contexts at random, or whole voters (`units`); "voter": contexts that share a voter stay together
-            (contexts joined by common voters are one group); "time": blocks of time; a context column: equal values
-            stay together.
+    Contexts are spread at random, or whole voters where voters have several contexts (`units`).
     """
     if not 2 <= folds <= log.n_contexts:
         raise InputError(f"folds is {folds}; accepted are 2 to {log.n_contexts}, the number of contexts.")
     rng = np.random.default_rng(seed)
-    if by is None and folds <= len(np.unique(log.units)) < log.n_contexts:
-        by = "voter"
-    if by is None:
-        return readonly(rng.permutation(np.arange(log.n_contexts) % folds).astype(np.int16))
-    if by == "time":
-        return readonly(_time_blocks(log, folds))
-    groups = _voter_groups(log) if by == "voter" else _column_groups(log, by)
-    if int(groups.max()) + 1 < folds:
-        raise InputError(
-            f"There are {int(groups.max()) + 1} groups by {by!r}, fewer than {folds} folds; ask for fewer."
-        )
-    return readonly(_spread(np.bincount(groups), folds, rng)[groups].astype(np.int16))
-
-
-def _time_blocks(log: Feedback, folds: int) -> Ints:
-    if log.records.time is None:
-        raise InputError("This log has no times; name the column when reading (time='tstamp') to fold by time.")
-    first = np.full(log.n_contexts, np.inf)
-    np.minimum.at(first, log.context_of, np.nan_to_num(log.records.time, nan=np.inf))
-    place = np.empty(log.n_contexts, np.int64)
-    place[np.argsort(first, kind="stable")] = np.arange(log.n_contexts)
-    return (place * folds // log.n_contexts).astype(np.int16)
-
-
-def _column_groups(log: Feedback, column: str) -> Ints:
-    if column not in log.contexts.column_names:
-        raise InputError(f"There is no context column {column!r}; this log has {column_list(log.contexts)}.")
-    codes = pc.dictionary_encode(pc.cast(log.contexts[column], "string").combine_chunks(), null_encoding="encode")
-    return np.asarray(codes.indices)
-
-
-def _voter_groups(log: Feedback) -> Ints:
-    """Number the groups of contexts that common voters connect; a context without a voter is its own group."""
-    from scipy.sparse import coo_array
-    from scipy.sparse.csgraph import connected_components
-
-    if log.records.voter is None:
-        raise InputError("This log has no voters; name the column when reading (voter='judge') to fold by voter.")
-    known = log.records.voter >= 0
-    n_voters = 0 if log.voters is None else len(log.voters)
-    rows, columns = log.context_of[known], log.n_contexts + log.records.voter[known]
-    size = log.n_contexts + n_voters
-    graph = coo_array((np.ones(len(rows), bool), (rows, columns)), shape=(size, size))
-    label = connected_components(graph, directed=False)[1][: log.n_contexts]
-    return np.unique(label, return_inverse=True)[1]
+    _, first, place = np.unique(log.units, return_index=True, return_inverse=True)
+    if folds <= len(first) < log.n_contexts:
+        unit = np.argsort(np.argsort(first))[place]  # numbered as they appear
+        return readonly(_spread(np.bincount(unit), folds, rng)[unit].astype(np.int16))
+    return readonly(rng.permutation(np.arange(log.n_contexts) % folds).astype(np.int16))
 
 
 def _spread(sizes: Ints, folds: int, rng: np.random.Generator) -> Ints:
@@ -93,14 +48,14 @@ def _spread(sizes: Ints, folds: int, rng: np.random.Generator) -> Ints:
 
 @dataclass(frozen=True)
 class NuisanceFit:
-    """Cross-fitted nuisances: out of fold at the contexts of the log, averaged over folds anywhere else.
+    """Cross-fitted nuisances, out of fold at the contexts of the log.
 
     Args:
         log: the log.
         X: its contexts, encoded.
         fold: (n_contexts,) the fold of each context.
-        outcome_models: mu, one model a fold.
-        propensity_models: e, one model a fold.
+        outcome_models: mu, one model per fold.
+        propensity_models: e, one model per fold.
     """
 
     log: Feedback
@@ -114,14 +69,22 @@ class NuisanceFit:
         """Number of folds."""
         return int(self.fold.max()) + 1
 
-    def out_of_fold(self, models: FoldModels, width: int) -> Iterator[tuple[Ints, Floats]]:
-        """Yield (contexts, (len(contexts), width) predictions) by models that saw none of them, in chunks."""
-        step = max(1, _CELLS // max(width, 1))
+    def out_of_fold(
+        self, models: FoldModels, width: int, contexts: Ints | None = None, most: int = _CELLS
+    ) -> Iterator[tuple[Ints, Floats]]:
+        """Yield (places among some contexts, (n, width) predictions there by models that saw none of them), in chunks.
+
+        Args:
+            contexts: which; None: all.
+            most: predictions held at a time.
+        """
+        contexts = np.arange(self.log.n_contexts) if contexts is None else contexts
+        step = max(1, most // max(width, 1))
         for fold in range(self.n_folds):
-            rows = np.flatnonzero(self.fold == fold)
+            rows = np.flatnonzero(self.fold[contexts] == fold)
             for start in range(0, len(rows), step):
                 chunk = rows[start : start + step]
-                yield chunk, models.predict(self.X[chunk], fold)
+                yield chunk, models.predict(self.X[contexts[chunk]], fold)
 
     def outcomes(self) -> Iterator[tuple[Ints, Floats]]:
         """Yield (contexts, (len(contexts), P) mu), out of fold, columns as in `log.menus.columns`."""
@@ -131,7 +94,7 @@ class NuisanceFit:
     def mu(self) -> Floats:
         """(n_verdicts,) out-of-fold mu^m_jk at every observed pair verdict."""
         column, context = self.log.menus.column_of_verdict, self.log.context_of[self.log.verdicts.record]
-        return readonly(self._at_rows(self.outcome_models, len(self.log.menus.columns), context, column))
+        return readonly(self._at(self.outcome_models, len(self.log.menus.columns), context, column))
 
     @cached_property
     def raw_propensity(self) -> Floats:
@@ -139,7 +102,7 @@ class NuisanceFit:
         menus, models = self.log.menus, self.propensity_models
         if isinstance(models, RecordModels):
             return readonly(models.of_records())
-        return readonly(self._at_rows(models, len(menus), self.log.context_of, menus.of_record))
+        return readonly(self._at(models, len(menus), self.log.context_of, menus.of_record))
 
     @property
     def e(self) -> Floats:
@@ -182,52 +145,27 @@ class NuisanceFit:
         if self.is_known or isinstance(models, RecordModels):
             kept: csr_array | None = getattr(models, "clipped", None)
             return csr_array(shape) if kept is None else kept
-        rows, step = [], max(1, _CLIP_CELLS // max(1, shape[1]))
-        for start in range(0, shape[0], step):
-            contexts = self.looked_at[start : start + step]
-            share = np.zeros((len(contexts), shape[1]))
-            for fold in np.unique(self.fold[contexts]):
-                inside = np.flatnonzero(self.fold[contexts] == fold)
-                e = models.predict(self.X[contexts[inside]], int(fold))
-                share[inside] = np.maximum(1 - e / self.floors, 0.0)
-            rows.append(csr_array(share))
-        return csr_array(vstack(rows)) if rows else csr_array(shape)
+        rows: list[Ints] = [np.zeros(0, np.int64)]
+        shares = [csr_array((0, shape[1]))]
+        for places, e in self.out_of_fold(models, shape[1], self.looked_at, _CLIP_CELLS):
+            rows.append(places)
+            shares.append(csr_array(np.maximum(1 - e / self.floors, 0.0)))
+        return csr_array(csr_array(vstack(shares))[np.argsort(np.concatenate(rows))])
 
-    def _at_rows(self, models: FoldModels, width: int, context: Ints, column: Ints) -> Floats:
-        """Return one out-of-fold prediction for each row, given by its context (ascending) and column."""
+    def _at(self, models: FoldModels, width: int, context: Ints, column: Ints) -> Floats:
+        """Return (cells,) out-of-fold predictions at contexts context[i] and columns column[i]."""
+        values, fold = np.empty(len(context)), self.fold[context]
         if isinstance(models, CellModels):
-            return self._cells(models, context, column)
-        starts = np.searchsorted(context, np.arange(self.log.n_contexts + 1))
-        found = np.empty(len(context))
-        place = np.empty(self.log.n_contexts, np.int64)
-        for contexts, values in self.out_of_fold(models, width):
+            for number in range(self.n_folds):
+                rows = np.flatnonzero(fold == number)
+                values[rows] = models.cells(self.X, number, context[rows], column[rows])
+            return values
+        for contexts, predicted in self.out_of_fold(models, width):
+            place = np.full(self.log.n_contexts, -1)
             place[contexts] = np.arange(len(contexts))
-            sizes = starts[contexts + 1] - starts[contexts]
-            rows = np.repeat(starts[contexts] - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
-            found[rows] = values[place[context[rows]], column[rows]]
-        return found
-
-    def _cells(self, models: CellModels, context: Ints, column: Ints) -> Floats:
-        found, fold = np.empty(len(context)), self.fold[context]
-        for number in range(self.n_folds):
-            rows = np.flatnonzero(fold == number)
-            found[rows] = models.cells(self.X, number, context[rows], column[rows])
-        return found
-
-    def predict_outcomes(self, X: Features) -> Floats:
-        """Return (n, P) outcome regressions at any contexts, averaged over the folds' models."""
-        return _average(self.outcome_models, X, self.n_folds)
-
-    def predict_propensities(self, X: Features) -> Floats:
-        """Return (n, M) propensities at any contexts, averaged over the folds' models."""
-        return _average(self.propensity_models, X, self.n_folds)
-
-
-def _average(models: FoldModels, X: Features, folds: int) -> Floats:
-    total = models.predict(X, 0).astype(np.float64)
-    for fold in range(1, folds):
-        total += models.predict(X, fold)
-    return np.asarray(total / folds)
+            rows = np.flatnonzero(place[context] >= 0)
+            values[rows] = predicted[place[context[rows]], column[rows]]
+        return values
 
 
 def crossfit(

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import count_rows
+from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 
-Advance = Callable[[float], None]  # told how much of the work is done since it was last told, 1.0 in all
+Advance = Callable[[float], None]  # called with the share of the work done since the last call, 1.0 in all
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,18 @@ class Effort:
         return replace(self, advance=lambda done: self.advance(share * done))
 
 
+def run_all(call: Callable[[T], R], arguments: Iterable[T], n_calls: int, effort: Effort) -> list[R]:
+    """Return call(argument) for each argument, `effort.n_jobs` threads at a time, telling `effort` of each."""
+    from joblib import Parallel, delayed
+
+    run = Parallel(n_jobs=effort.n_jobs, backend="threading", return_as="generator")
+    results = []
+    for result in run(delayed(call)(argument) for argument in arguments):
+        results.append(result)
+        effort.advance(1.0 / n_calls)
+    return results
+
+
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
     """Let PyTorch use some threads for a while."""
@@ -93,7 +108,7 @@ def torch_threads(count: int) -> Iterator[None]:
 
 
 class FoldModels(Protocol):
-    """Models of one nuisance, one a fold."""
+    """Models of one nuisance, one per fold."""
 
     def predict(self, X: Features, fold: int) -> Floats:
         """Return (n, columns) predictions of the model of a fold.
@@ -139,3 +154,46 @@ class Learner(Protocol):
 def records_of(log: Feedback, contexts: Bools) -> Ints:
     """Return the records at some contexts, (n_contexts,) booleans."""
     return np.flatnonzero(contexts[log.context_of])
+
+
+def sampled(records: Ints, most: int, rng: np.random.Generator) -> Ints:
+    """Return `most` of some records at random, in order, where there are more."""
+    return np.sort(rng.choice(records, most, replace=False)) if len(records) > most else records
+
+
+def menu_members(log: Feedback) -> Floats:
+    """Return (M, K) float32, one where an agent is in a menu."""
+    members = np.zeros((len(log.menus), log.n_agents), np.float32)
+    members[np.repeat(np.arange(len(log.menus)), log.menus.sizes), log.menus.agent] = 1.0
+    return members
+
+
+def cells_of(models: FoldModels, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
+    """Return (cells,) predictions of any models at rows[i] of X and column columns[i]."""
+    if isinstance(models, CellModels):
+        return models.cells(X, fold, rows, columns)
+    values = np.empty(len(rows))
+    contexts, place = np.unique(rows, return_inverse=True)
+    order, step = np.argsort(place, kind="stable"), 1 << 12
+    ends = np.searchsorted(place[order], np.arange(0, len(contexts) + step, step))
+    for chunk in range(len(ends) - 1):
+        cells = order[ends[chunk] : ends[chunk + 1]]
+        predicted = models.predict(X[contexts[chunk * step : (chunk + 1) * step]], fold)
+        values[cells] = predicted[place[cells] - chunk * step, columns[cells]]
+    return values
+
+
+def held_out(unit: Ints, rng: np.random.Generator, share: float = 0.2) -> Bools:
+    """Return (n,) which rows to hold out, given the unit of each, such as its context: all rows of a unit or none."""
+    names, place = np.unique(unit, return_inverse=True)
+    chosen = rng.permutation(len(names)) < max(1, round(share * len(names)))
+    return chosen[place]
+
+
+def require_draws(log: Feedback) -> None:
+    """Refuse a log whose menus are included independently."""
+    if log.design != "draws":
+        raise InputError(
+            "A multinomial propensity is for logs that draw one menu per record; this one includes menus independently "
+            f"({log.how_designed.reason}). Use propensity='lightgbm' or 'marginal', or read it with design='draws'."
+        )

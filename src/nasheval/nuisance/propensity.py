@@ -6,8 +6,8 @@ of its own; under draws the probabilities of all menus sum to one.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, ClassVar, get_args
 
 import numpy as np
@@ -19,11 +19,11 @@ from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.balance import PropensityCheck
 from nasheval.nuisance.choice import BestPropensity, Choice
-from nasheval.nuisance.learners import Effort, Features, FoldModels, Learner
+from nasheval.nuisance.learners import Effort, Features, FoldModels, Learner, require_draws
 from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.multinomial import Multinomial
 from nasheval.nuisance.sklearn_models import SklearnPropensity
-from nasheval.nuisance.trees import TreeMultinomial, TreePropensity, require_draws
+from nasheval.nuisance.trees import TreePropensity
 from nasheval.nuisance.tuning import Search, TunedTrees
 
 NAMES: tuple[PropensityName, ...] = get_args(PropensityName)
@@ -36,18 +36,18 @@ def choose_propensity(choice: Any, log: Feedback, *, tune: Search | None = None)
     """Return the learner behind a name, or an InputError where the log's design rules it out.
 
     Args:
-        choice: "auto": known propensities where the log carries them; else under inclusion LightGBM a menu with the
+        choice: "auto": known propensities where the log carries them; else under inclusion LightGBM per menu with the
             number of trees chosen on training contexts (a hundred of them overfit: on the paper's simulation with 2,000
             contexts they are off by 0.14, and by 0.08 so), under draws the best of several models out of fold
             (`BestPropensity`); and marginal without any context column. "known". "lightgbm":
-            under inclusion a classifier a menu, as printed in the paper; under draws one multiclass model, so that
+            under inclusion a classifier per menu, as printed in the paper; under draws one multiclass model, so that
             propensities sum to one. "multinomial": draws only. "marginal": shares of the menus, whatever the context.
             A callable of `Features`: known. A scikit-learn classifier. A `Learner` is returned as it is.
-        tune: how the hyperparameters of a classifier a menu are searched; None leaves them.
+        tune: how the hyperparameters of a classifier per menu are searched; None leaves them.
     """
     if isinstance(choice, str):
         named = _named(choice, log)
-        by_menu = log.design == "inclusion" and isinstance(named, TunedTrees | PrintedPropensity)
+        by_menu = log.design == "inclusion" and isinstance(named, TunedTrees | TreePropensity)
         return TunedTrees(TreePropensity(), how=tune) if tune is not None and by_menu else named
     if callable(getattr(choice, "predict_proba", None)):
         return SklearnPropensity(choice)
@@ -64,7 +64,7 @@ def _named(name: str, log: Feedback) -> Learner:
     if name == "known":
         return Known().checked(log)
     if name == "lightgbm":
-        return PrintedPropensity()
+        return TreePropensity()
     if name == "marginal":
         return Marginal()
     if name == "multinomial":
@@ -168,19 +168,3 @@ class RuleModels:
         if not ((values > 0) & (values <= 1)).all():
             raise InputError("The propensity callable returned a value outside (0, 1]; accepted are probabilities.")
         return values
-
-
-@dataclass(frozen=True)
-class PrintedPropensity:
-    """LightGBM as printed: a classifier a menu under inclusion; under draws one model over the menus.
-
-    Args:
-        params: LightGBM parameters; what is missing is the middle of the paper's grid.
-    """
-
-    params: Mapping[str, Any] = field(default_factory=dict)
-
-    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> FoldModels:
-        """Fit what the log's design asks for; see `Learner.fit`."""
-        learner = TreeMultinomial if log.design == "draws" else TreePropensity
-        return learner(self.params).fit(log, X, train, effort)

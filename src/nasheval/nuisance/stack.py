@@ -10,10 +10,7 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
-from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner
-from nasheval.nuisance.trees import held_out
-
-_CELLS = 1 << 22  # predictions held at a time
+from nasheval.nuisance.learners import Effort, Features, FoldModels, Learner, cells_of, held_out
 
 
 @dataclass(frozen=True)
@@ -32,13 +29,11 @@ class StackModels:
 
     def predict(self, X: Features, fold: int) -> Floats:
         """Return (n, P) weighted means of the learners' predictions; those without weight are not asked."""
-        total = sum(weight * models.predict(X, fold) for weight, models in self._used(fold))
-        return np.asarray(total)
+        return np.asarray(sum(weight * models.predict(X, fold) for weight, models in self._used(fold)))
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
         """Return (cells,) predictions at rows[i] of X and column columns[i] only."""
-        total = sum(weight * cells_of(models, X, fold, rows, columns) for weight, models in self._used(fold))
-        return np.asarray(total)
+        return np.asarray(sum(w * cells_of(models, X, fold, rows, columns) for w, models in self._used(fold)))
 
     def _used(self, fold: int) -> list[tuple[float, FoldModels]]:
         both = zip(self.weights[fold], self.models, strict=True)
@@ -92,22 +87,8 @@ def _residuals(
     context = log.context_of[log.verdicts.record]
     rows = np.flatnonzero(held[context])
     at = (X, fold, context[rows], log.menus.column_of_verdict[rows])
-    found = np.column_stack([log.verdicts.z[rows] - cells_of(one, *at) for one in models])
-    return found, log.records.weights[log.verdicts.record[rows]], log.units[context[rows]]
-
-
-def cells_of(models: FoldModels, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
-    """Return (cells,) predictions of any models at rows[i] of X and column columns[i]."""
-    if isinstance(models, CellModels):
-        return models.cells(X, fold, rows, columns)
-    contexts, place = np.unique(rows, return_inverse=True)
-    found = np.empty(len(rows))
-    step = max(1, _CELLS // (int(columns.max(initial=0)) + 1))
-    for start in range(0, len(contexts), step):
-        inside = np.flatnonzero((place >= start) & (place < start + step))
-        values = models.predict(X[contexts[start : start + step]], fold)
-        found[inside] = values[place[inside] - start, columns[inside]]
-    return found
+    residual = np.column_stack([log.verdicts.z[rows] - cells_of(one, *at) for one in models])
+    return residual, log.records.weights[log.verdicts.record[rows]], log.units[context[rows]]
 
 
 def weigh(residual: Floats, weight: Floats, unit: Ints) -> tuple[Floats, Floats]:
@@ -139,8 +120,8 @@ def simplex_weights(gram: Floats) -> Floats:
 
     values, vectors = np.linalg.eigh(gram / max(float(np.trace(gram)), 1e-300))
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-    found = nnls(np.vstack([root, np.ones(len(gram))]), np.append(np.zeros(len(gram)), 1.0))[0]
-    return np.asarray(found / found.sum())
+    multiple = nnls(np.vstack([root, np.ones(len(gram))]), np.append(np.zeros(len(gram)), 1.0))[0]
+    return np.asarray(multiple / multiple.sum())
 
 
 def _gram(residual: Floats, weight: Floats) -> Floats:

@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
-from nasheval.feedback.base import Log
-from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.trees import TreeModels, TreeOutcome, complete, grouped, run_all, shrunken_means
+from nasheval.boosting import complete
+from nasheval.feedback.log import Feedback
+from nasheval.nuisance.columns import grouped, shrunken_means
+from nasheval.nuisance.learners import Effort, Features, run_all
+from nasheval.nuisance.trees import TreeModels, TreeOutcome
 
 if TYPE_CHECKING:
     from lightgbm import Booster
@@ -31,7 +33,7 @@ class StoppedTrees:
 
     learner: TreeOutcome = field(default_factory=TreeOutcome)
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> TreeModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> TreeModels:
         """Fit one model for each fold and column, and keep as many of their trees as help; see `Learner.fit`."""
         models = self.learner.fit(log, X, train, effort)
         numbers = halvings(complete(self.learner.params)["num_iterations"])
@@ -50,7 +52,9 @@ def halvings(most: int) -> Ints:
     return np.unique([0, *(most >> step for step in range(most.bit_length()))])
 
 
-def held_out_losses(models: TreeModels, log: Log, X: Features, train: Bools, means: Floats, numbers: Ints) -> Floats:
+def held_out_losses(
+    models: TreeModels, log: Feedback, X: Features, train: Bools, means: Floats, numbers: Ints
+) -> Floats:
     """Return the sum of squared errors on held-out contexts for each number of trees; zeros if nothing is held out.
 
     Args:

@@ -26,9 +26,8 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.cuts import Cut, cuts
-from nasheval.nuisance.learners import Effort, Features, records_of
+from nasheval.nuisance.learners import Effort, Features, records_of, require_draws, run_all, sampled
 from nasheval.nuisance.marginal import half_record, menu_shares
-from nasheval.nuisance.trees import require_draws, run_all
 
 _BINS = (4, 8, 16)
 _INNER = 5  # folds of the training records on which columns and priors are chosen
@@ -143,7 +142,7 @@ class Shrinkage:
             alike = 1 - self.differs(count, scale * expected)
             counted, foreseen = ((alike * values).sum(axis=-1, keepdims=True) for values in (count, expected))
             scale = (counted + 1) / (foreseen + 1)
-        return np.asarray(scale * self.posterior(count, scale * expected))
+        return scale * self.posterior(count, scale * expected)
 
     def posterior(self, count: Floats, expected: Floats) -> Floats:
         """Return the posterior mean of lambda of each cell."""
@@ -167,8 +166,8 @@ def _table(log: Feedback, seen: Bools, steps: list[tuple[int, Ints, Shrinkage]])
     for size, code, how in steps:
         stratum = stratum * size + code[log.context_of[records]]
         n_strata = len(share) * size
-        count = np.bincount(stratum * n_menus + menu, weight, n_strata * n_menus).reshape(n_strata, n_menus)
-        share = how.shares(count, np.repeat(share, size, axis=0))
+        count = np.bincount(stratum * n_menus + menu, weight, n_strata * n_menus).astype(np.float64)
+        share = how.shares(count.reshape(n_strata, n_menus), np.repeat(share, size, axis=0))
     return share.astype(np.float32)
 
 
@@ -192,9 +191,7 @@ class _Search:
 
     @staticmethod
     def of(log: Feedback, seen: Bools, unit: Ints, rng: np.random.Generator) -> _Search:
-        records = records_of(log, seen)
-        if len(records) > _MOST_RECORDS:
-            records = np.sort(rng.choice(records, _MOST_RECORDS, replace=False))
+        records = sampled(records_of(log, seen), _MOST_RECORDS, rng)
         context = log.context_of[records]
         place = np.unique(unit[context], return_inverse=True)[1]
         inner = rng.permutation(int(place.max(initial=-1)) + 1)[place] % _INNER

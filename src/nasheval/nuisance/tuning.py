@@ -1,4 +1,4 @@
-"""Hyperparameters of LightGBM models: the paper's grids in full, or a fast search over them.
+"""Hyperparameters of LightGBM models: the paper's grids in full, or settings drawn from them at random.
 
 Both judge a setting by three-fold cross-validation with early stopping, at most 1,000 trees. The paper lists numbers of
 trees and stops early as well; here the number of trees is read off one fit, whose loss after every tree tells what any
@@ -8,7 +8,7 @@ payoff's are 486, and what is found is at least as good as the best of the liste
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import product
@@ -17,21 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.boosting import binned, binned_alike, complete, loss_curve, take
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
-from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.trees import (
-    TreeModels,
-    TreeOutcome,
-    TreePropensity,
-    binned,
-    complete,
-    inclusion_tasks,
-    loss_curve,
-    outcome_tasks,
-    run_all,
-    take,
-)
+from nasheval.nuisance.columns import inclusion_tasks, outcome_tasks
+from nasheval.nuisance.learners import Effort, Features, run_all
+from nasheval.nuisance.trees import TreeModels, TreeOutcome, TreePropensity
 
 if TYPE_CHECKING:
     from lightgbm import Dataset
@@ -53,14 +44,13 @@ PAYOFF_GRID: Grid = {
     "num_iterations": (50, 100, 200, 400),
 }  # fmt: skip
 MOST_TREES = 1000
-_PARTS = 3  # folds of the cross-validation
+_FOLDS = 3  # folds of the cross-validation
 _LEAST = 200  # rows below which a search would choose noise
-_FIRST, _KEEP = 40, (12, 4)  # settings that the fast search starts with, and that it keeps after each part
 
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """One model to tune: some rows with labels, cut into three parts for cross-validation.
+    """One model to tune: some rows with labels, in three folds for cross-validation.
 
     Args:
         X: contexts, encoded.
@@ -68,9 +58,9 @@ class Problem:
         label: (n,) what to predict.
         weight: (n,) weights, or None for ones.
         objective: LightGBM's "regression" or "binary".
-        seed: of the parts and of the fits.
+        seed: of the folds and of the fits.
         params: LightGBM parameters that every setting shares.
-        context: (n,) the context of each label, kept in one part; None: a row of X is a context.
+        context: (n,) the context of each label, kept in one fold; None: a row of X is a context.
     """
 
     X: Features
@@ -84,28 +74,25 @@ class Problem:
     _binned: dict[int, tuple[Dataset, Dataset]] = field(default_factory=dict, init=False, repr=False)
 
     @cached_property
-    def part(self) -> Ints:
-        """(n,) the part of each row, 0 to 2."""
+    def fold(self) -> Ints:
+        """(n,) the fold of each row, 0 to 2."""
         contexts, place = np.unique(self.rows if self.context is None else self.context, return_inverse=True)
-        part = np.random.default_rng(self.seed).permutation(np.arange(len(contexts)) % _PARTS)
-        return np.asarray(part[place])
+        fold = np.random.default_rng(self.seed).permutation(np.arange(len(contexts)) % _FOLDS)
+        return fold[place]
 
-    def datasets(self, part: int) -> tuple[Dataset, Dataset]:
-        """Return the contexts outside and inside a part, in bins that the inside had no say in."""
-        import lightgbm as lgb
+    def datasets(self, fold: int) -> tuple[Dataset, Dataset]:
+        """Return the contexts outside and inside a fold, in bins that the inside had no say in."""
+        if fold not in self._binned:
+            kept, held = (self.X.trees[self.rows[rows]] for rows in (self.fold != fold, self.fold == fold))
+            outside = binned(kept, self.X.categorical, complete(self.params, objective=self.objective))
+            self._binned[fold] = outside, binned_alike(held, outside)
+        return self._binned[fold]
 
-        if part not in self._binned:
-            outside = binned(self.X, self.rows[self.part != part], complete(self.params, objective=self.objective))
-            table = np.ascontiguousarray(self.X.trees[self.rows[self.part == part]])
-            inside = lgb.Dataset(table, np.zeros(len(table)), reference=outside, params=outside.params).construct()
-            self._binned[part] = outside, inside
-        return self._binned[part]
-
-    def curve(self, setting: Setting, part: int) -> Floats:
-        """Return (trees,) the loss on a part after each tree of a model fitted outside it, until it stops falling."""
-        given = {"seed": self.seed, **self.params, **setting, "num_iterations": MOST_TREES}
-        params = complete(given, objective=self.objective)
-        outside, inside = (self._labelled(data, self.part == part, i) for i, data in enumerate(self.datasets(part)))
+    def curve(self, setting: Setting, fold: int) -> Floats:
+        """Return (trees,) the loss on a fold after each tree of a model fitted outside it, until it stops falling."""
+        chosen = {"seed": self.seed, **self.params, **setting, "num_iterations": MOST_TREES}
+        params = complete(chosen, objective=self.objective)
+        outside, inside = (self._labelled(data, self.fold == fold, i) for i, data in enumerate(self.datasets(fold)))
         return loss_curve(outside, inside, params)
 
     def _labelled(self, data: Dataset, held: Bools, inside: int) -> Dataset:
@@ -132,58 +119,21 @@ class Tuned:
 
 def settings_of(grid: Grid) -> list[Setting]:
     """Return every setting of a grid, the number of trees left out."""
-    names = [name for name in grid if name != "num_iterations"]
-    return [dict(zip(names, values, strict=True)) for values in product(*(grid[name] for name in names))]
+    from sklearn.model_selection import ParameterGrid
+
+    return list(ParameterGrid(_without_trees(grid)))
 
 
-@dataclass
-class _Scores:
-    """The curves seen so far: curves[setting][part][problem]."""
+def sampled_settings(grid: Grid, seed: int) -> list[Setting]:
+    """Return a tenth of the settings of a grid, at least two, drawn at random, the number of trees left out."""
+    from sklearn.model_selection import ParameterSampler
 
-    problems: Sequence[Problem]
-    effort: Effort
-    share: float
-    curves: dict[int, dict[int, list[Floats]]] = field(default_factory=dict)
-    told: float = 0.0
+    size = len(settings_of(grid))
+    return list(ParameterSampler(_without_trees(grid), min(size, max(2, size // 10)), random_state=seed))
 
-    def look(self, settings: Mapping[int, Setting], parts: Iterable[int]) -> None:
-        """Fit what has not been fitted yet."""
-        todo = [(s, p) for s in settings for p in parts if p not in self.curves.get(s, {})]
-        calls = [(s, p, problem) for s, p in todo for problem in self.problems]
-        told = replace(self.effort, advance=self.advance).share(len(calls) * self.share)
-        found = run_all(lambda call: call[2].curve(settings[call[0]], call[1]), calls, len(calls), told)
-        for (s, p, _), curve in zip(calls, found, strict=True):
-            self.curves.setdefault(s, {}).setdefault(p, []).append(curve)
 
-    def advance(self, share: float) -> None:
-        """Tell of some work done, never of more than all."""
-        share = min(share, 1.0 - self.told)
-        self.told += share
-        self.effort.advance(share)
-
-    def best(self, setting: int) -> tuple[float, int]:
-        """Return the lowest mean loss of a setting over its parts and problems, and the number of trees for it."""
-        mean = _mean_curve([curve for part in self.curves[setting].values() for curve in part])
-        return float(mean.min()), int(mean.argmin()) + 1
-
-    @property
-    def fits(self) -> int:
-        return sum(len(curves) for parts in self.curves.values() for curves in parts.values())
-
-    def promise(self, setting: int) -> float:
-        """Return the loss of a setting on the first part; a setting that no part has judged comes last."""
-        return float(np.mean([c.min() for c in self.curves[setting][0]])) if setting in self.curves else np.inf
-
-    @property
-    def chosen(self) -> int:
-        """The best of the settings that all parts have judged."""
-        whole = [s for s, parts in self.curves.items() if len(parts) == _PARTS]
-        return min(whole, key=lambda s: self.best(s)[0])
-
-    def result(self, settings: Sequence[Setting]) -> Tuned:
-        """Return the best setting with what it took to find it."""
-        loss, trees = self.best(self.chosen)
-        return Tuned({**settings[self.chosen], "num_iterations": trees}, loss, len(self.curves), self.fits)
+def _without_trees(grid: Grid) -> dict[str, list[float]]:
+    return {name: list(values) for name, values in grid.items() if name != "num_iterations"}
 
 
 def search(problems: Sequence[Problem], grid: Grid, how: Search = "fast", effort: Effort | None = None) -> Tuned:
@@ -191,27 +141,21 @@ def search(problems: Sequence[Problem], grid: Grid, how: Search = "fast", effort
 
     Args:
         problems: what to tune on; their losses are averaged.
-        how: "paper": every setting on every part. "fast": successive halving, where what grows is the number of parts a
-            setting is judged on: 40 settings drawn from the grid on one part, the best 12 on two, the best 4 on three;
-            then, from the best, one hyperparameter changed at a time, until that no longer helps; then settings that
-            an additive model of the losses likes best, until a tenth of the grid's fits are spent.
+        how: "paper": every setting. "fast": a tenth of them, drawn at random.
     """
     if how not in ("fast", "paper"):
         raise InputError(f"tune is {how!r}; accepted are False, 'fast' and 'paper'.")
     if not problems:
         raise InputError("There is nothing to tune on: no menu has enough records.")
-    settings, given = settings_of(grid), effort or Effort()
-    whole = len(settings) * _PARTS * len(problems)
-    if how == "paper":
-        scores = _Scores(problems, given, 1.0 / whole)
-        scores.look(dict(enumerate(settings)), range(_PARTS))
-    else:
-        scores = _Scores(problems, given, 10.0 / whole)
-        _halve(scores, settings, np.random.default_rng(given.seed))
-        _climb(scores, settings, whole // 10)
-        _predict(scores, settings, whole // 10)
-    scores.advance(1.0)
-    return scores.result(settings)
+    effort = effort or Effort()
+    settings = settings_of(grid) if how == "paper" else sampled_settings(grid, effort.seed)
+    calls = list(product(settings, range(_FOLDS), problems))
+    curves = run_all(lambda call: call[2].curve(call[0], call[1]), calls, len(calls), effort)
+    per_setting = len(calls) // len(settings)
+    means = [_mean_curve(curves[start : start + per_setting]) for start in range(0, len(calls), per_setting)]
+    best = min(range(len(settings)), key=lambda s: float(means[s].min()))
+    params = {**settings[best], "num_iterations": int(means[best].argmin()) + 1}
+    return Tuned(params, float(means[best].min()), len(settings), len(calls))
 
 
 def stop_early(problems: Sequence[Problem], setting: Setting, effort: Effort | None = None) -> Tuned:
@@ -225,54 +169,6 @@ def _mean_curve(curves: Sequence[Floats]) -> Floats:
     """Return the mean of several curves; one that ended early stays where it was."""
     longest = max(map(len, curves))
     return np.asarray(np.mean([np.append(c, np.full(longest - len(c), c[-1])) for c in curves], axis=0))
-
-
-def _halve(scores: _Scores, settings: Sequence[Setting], rng: np.random.Generator) -> None:
-    first = min(_FIRST, max(2, len(settings) // 10))
-    alive = [int(s) for s in rng.choice(len(settings), first, replace=False)]
-    for part, keep in enumerate((*_KEEP, 1)):
-        scores.look({s: settings[s] for s in alive}, range(part + 1))
-        alive = sorted(alive, key=lambda s: scores.best(s)[0])[: min(keep, max(1, len(alive) // 2))]
-
-
-def _climb(scores: _Scores, settings: Sequence[Setting], budget: int) -> None:
-    """Go from the best setting to its neighbours, the most promising on one part first, while the budget lasts."""
-    number = {tuple(setting.values()): s for s, setting in enumerate(settings)}
-    here = -1
-    while here != (here := scores.chosen):
-        near = [number[key] for key in _neighbours(settings, here)]
-        for parts in (1, _PARTS):
-            for s in sorted(near, key=scores.promise):
-                left = budget - scores.fits >= len(scores.problems) * _PARTS
-                if left and scores.chosen == here:
-                    scores.look({s: settings[s]}, range(parts))
-
-
-def _predict(scores: _Scores, settings: Sequence[Setting], budget: int) -> None:
-    """Spend what is left on the settings that a sum of one effect a value, fitted to the first part, likes best."""
-    levels = [(name, value) for name in settings[0] for value in sorted({setting[name] for setting in settings})]
-    table = np.array([[float(setting[name] == value) for name, value in levels] for setting in settings])
-    while budget - scores.fits >= len(scores.problems) * _PARTS:
-        seen = list(scores.curves)
-        effects = np.linalg.lstsq(table[seen], np.array([scores.promise(s) for s in seen]), rcond=None)[0]
-        new = [int(s) for s in np.argsort(table @ effects, kind="stable") if s not in scores.curves][:1]
-        if not new:
-            return
-        scores.look({s: settings[s] for s in new}, range(_PARTS))
-
-
-def _neighbours(settings: Sequence[Setting], here: int) -> list[tuple[float, ...]]:
-    """Return the settings that differ from one in one hyperparameter."""
-    centre, found = settings[here], []
-    for name in centre:
-        others = sorted({setting[name] for setting in settings} - {centre[name]})
-        found += [tuple({**centre, name: value}.values()) for value in others]
-    return found
-
-
-def compare_searches(problem: Problem, grid: Grid = NUISANCE_GRID, effort: Effort | None = None) -> tuple[Tuned, Tuned]:
-    """Return what the fast search and the whole grid find on one problem, in that order."""
-    return search([problem], grid, "fast", effort), search([problem], grid, "paper", effort)
 
 
 # -- nuisances that tune themselves -----------------------------------------------------------------------------------
@@ -305,16 +201,22 @@ class TunedTrees:
 
     def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> TunedModels:
         """Search and fit on each training set; see `Learner.fit`."""
+        if isinstance(self.learner, TreePropensity) and log.design == "draws":
+            raise InputError(
+                "Only classifiers per menu are tuned, and this log draws menus; fit TreePropensity itself."
+            )
         n_searches = len(train) if self.per_fold else 1
         tuned = [self.tune(log, X, seen, effort.share(0.5 / n_searches)) for seen in train[:n_searches]]
         tuned *= len(train) // n_searches
         each = effort.share(0.5 / len(train))
-        models = [
-            replace(self.learner, params={**self.learner.params, **found.params}).fit(log, X, seen[None], each)
-            for found, seen in zip(tuned, train, strict=True)
-        ]
-        rows = tuple(one.models[0] for one in models)
-        return TunedModels(rows, models[0].low, models[0].high, effort.n_jobs, tuple(tuned))
+        fitted: list[TreeModels] = []
+        for best, seen in zip(tuned, train, strict=True):
+            learner = replace(self.learner, params={**self.learner.params, **best.params})
+            models = learner.fit(log, X, seen[None], each)
+            assert isinstance(models, TreeModels)
+            fitted.append(models)
+        rows = tuple(models.models[0] for models in fitted)
+        return TunedModels(rows, fitted[0].low, fitted[0].high, effort.n_jobs, tuple(tuned))
 
     def tune(self, log: Feedback, X: Features, seen: Bools, effort: Effort) -> Tuned:
         """Search on some contexts; where no column has enough records, return no parameters, which are the defaults."""

@@ -35,9 +35,9 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, bin_sums, offsets_of
+from nasheval.boosting import begin, binned, freed, take
 from nasheval.errors import InputError
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.trees import binned
 from nasheval.payoff.clusters import FEW
 from nasheval.payoff.moves import moved_pairs
 from nasheval.payoff.pseudo import PseudoOutcomes
@@ -48,9 +48,7 @@ from nasheval.payoff.surfaces import (
     SharedSurface,
     Surface,
     agent_bins,
-    begin,
-    freed,
-    grow,
+    grow_all,
     with_agents,
 )  # fmt: skip
 
@@ -186,7 +184,7 @@ class PerPair:
 
     def start(self, keep: Sequence[Ints], effort: Effort) -> _PairGrowth:
         """Return models of h, one row of pairs for each set of cells."""
-        data = binned(self.X, np.arange(len(self.X)), self.boosting.params()) if self.X.trees.shape[1] else None
+        data = binned(self.X.trees, self.X.categorical, self.boosting.params()) if self.X.trees.shape[1] else None
         rows = [tuple(self._begin(data, part, pair) for pair in range(self.cells.n_pairs)) for part in keep]
         return _PairGrowth(rows, effort)
 
@@ -198,7 +196,7 @@ class PerPair:
         weight, target = self.cells.weight[rows], self.cells.target[rows]
         if data is None or len(rows) < 2 * self.boosting.least:
             return float(np.average(target, weights=weight))
-        return begin(data, self.cells.context[rows], target, weight / weight.mean(), self.boosting.params())
+        return begin(take(data, self.cells.context[rows], target, weight / weight.mean()), self.boosting.params())
 
 
 @dataclass(frozen=True)
@@ -208,7 +206,7 @@ class _PairGrowth:
 
     def grow(self, trees: int) -> list[Surface]:
         """Grow every model."""
-        grow([m for row in self.rows for m in row if not isinstance(m, float)], trees, self.effort)
+        grow_all([m for row in self.rows for m in row if not isinstance(m, float)], trees, self.effort)
         return [PairSurface.of(row, self.effort.n_jobs) for row in self.rows]
 
 
@@ -226,13 +224,13 @@ class Shared:
         """Return models of h, one for each set of cells."""
         params = agent_bins(self.X, self.n_agents, self.boosting.params())
         table = with_agents(self.X, self.cells.context, self.cells.pair, self.n_agents)
-        data = binned(table, np.arange(len(table)), params)
+        data = binned(table.trees, table.categorical, params)
         known = np.diff(self.cells.offsets) > 0
         return _SharedGrowth([self._begin(data, np.flatnonzero(part), params) for part in keep], self, known, effort)
 
     def _begin(self, data: Dataset, rows: Ints, params: dict[str, Any]) -> Booster:
         weight = self.cells.weight[rows]
-        return begin(data, rows, self.cells.target[rows], weight / weight.mean(), params)
+        return begin(take(data, rows, self.cells.target[rows], weight / weight.mean()), params)
 
 
 @dataclass(frozen=True)
@@ -244,7 +242,7 @@ class _SharedGrowth:
 
     def grow(self, trees: int) -> list[Surface]:
         """Grow every model."""
-        grow(self.models, trees, self.effort)
+        grow_all(self.models, trees, self.effort)
         return [SharedSurface(model, self.known, self.candidate.n_agents) for model in self.models]
 
 
@@ -361,4 +359,4 @@ def _freed(surface: Surface) -> Surface:
     if isinstance(surface, SharedSurface):
         return replace(surface, model=freed(surface.model))
     assert isinstance(surface, PairSurface)
-    return PairSurface.from_strings(surface.to_strings(), surface.models.n_jobs)
+    return PairSurface.of([freed(model) for model in surface.models.models[0]], surface.models.n_jobs)

@@ -12,7 +12,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Ints
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
-from nasheval.nuisance.diagnostics import NuisanceDiagnostics
+from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.payoff.bridging import Unseen, unseen_notes
 from nasheval.payoff.corrected import Strength
 from nasheval.payoff.moves import LEVEL, GroupMoves, all_moves, critical_z

@@ -9,12 +9,13 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs
-from nasheval.nuisance.learners import Effort, Features
+from nasheval.boosting import begin, binned, complete, freed, grow, take
+from nasheval.nuisance.learners import Effort, Features, run_all
 from nasheval.nuisance.sklearn_models import EstimatorModels, fitted
-from nasheval.nuisance.trees import TreeModels, binned, complete, run_all, take
+from nasheval.nuisance.trees import TreeModels
 
 if TYPE_CHECKING:
-    from lightgbm import Booster, Dataset
+    from lightgbm import Booster
 
 _CELLS = 1 << 22  # numbers in a table of (x, j, k) rows held at once
 
@@ -92,19 +93,10 @@ class PairSurface:
         """Return (cells,) values at rows[i] of X and pairs[i]."""
         return self.models.cells(X, 0, rows, pairs)
 
-    def to_strings(self) -> tuple[str, ...]:
-        """Return the text of every model, for saving."""
-        return self.models.to_strings()[0]
-
     @staticmethod
     def of(models: Sequence[Booster | float], n_jobs: int = 1) -> PairSurface:
         """Return the surface of one model a pair."""
         return PairSurface(TreeModels((tuple(models),), -np.inf, np.inf, n_jobs))
-
-    @staticmethod
-    def from_strings(texts: Sequence[str], n_jobs: int = 1) -> PairSurface:
-        """Read the models that `to_strings` wrote."""
-        return PairSurface(TreeModels.from_strings([texts], low=-np.inf, high=np.inf, n_jobs=n_jobs))
 
 
 @dataclass(frozen=True)
@@ -159,17 +151,6 @@ class SharedSurface:
             found[part] = np.where(self.known[pairs[part]], self.model.predict(table, num_threads=1), 0.0)
         return found
 
-    def to_strings(self) -> tuple[str, ...]:
-        """Return the text of the model, for saving."""
-        return (str(self.model.model_to_string()),)
-
-    @staticmethod
-    def from_strings(texts: Sequence[str], known: Bools, n_agents: int) -> SharedSurface:
-        """Read the model that `to_strings` wrote."""
-        import lightgbm as lgb
-
-        return SharedSurface(lgb.Booster(model_str=texts[0]), known, n_agents)
-
 
 def with_agents(X: Features, rows: Ints, pairs: Ints, n_agents: int) -> Features:
     """Return the contexts `rows` with the agents j and k of `pairs` as two more columns for trees."""
@@ -190,23 +171,9 @@ def agent_bins(X: Features, n_agents: int, params: Mapping[str, Any]) -> dict[st
 # -- growing ----------------------------------------------------------------------------------------------------------
 
 
-def begin(data: Dataset, rows: Ints, label: Floats, weight: Floats | None, params: Mapping[str, Any]) -> Booster:
-    """Return a model without trees yet, to be grown on some rows of a binned dataset."""
-    import lightgbm as lgb
-
-    return lgb.Booster(dict(params), take(data, rows, label, weight))
-
-
-def grow(models: Sequence[Booster], trees: int, effort: Effort) -> None:
+def grow_all(models: Sequence[Booster], trees: int, effort: Effort) -> None:
     """Grow every model to a number of trees, `effort.n_jobs` models at a time."""
-    run_all(lambda model: _grow(model, trees), models, max(1, len(models)), effort)
-
-
-def _grow(model: Booster, trees: int) -> None:
-    model.reset_parameter({"verbosity": -1})  # LightGBM keeps its log level a thread, and this may be a new one
-    for _ in range(model.num_trees(), trees):
-        if model.update():  # no leaf can be split any more
-            break
+    run_all(lambda model: grow(model, trees), models, max(1, len(models)), effort)
 
 
 def fit_pairs(X: Features, labels: Floats, known: Bools, boosting: Boosting, effort: Effort) -> PairSurface:
@@ -214,13 +181,13 @@ def fit_pairs(X: Features, labels: Floats, known: Bools, boosting: Boosting, eff
     if not X.trees.shape[1]:
         return PairSurface.of([float(mean) if k else 0.0 for mean, k in zip(labels.mean(axis=0), known, strict=True)])
     params, rows = boosting.params(), np.arange(len(X))
-    data = binned(X, rows, params)
+    data = binned(X.trees, X.categorical, params)
 
     def fit(pair: int) -> Booster | float:
         if not known[pair]:
             return 0.0
-        model = begin(data, rows, np.ascontiguousarray(labels[:, pair]), None, params)
-        _grow(model, boosting.trees)
+        model = begin(take(data, rows, np.ascontiguousarray(labels[:, pair])), params)
+        grow(model, boosting.trees)
         return freed(model)
 
     return PairSurface.of(run_all(fit, range(len(known)), len(known), effort), effort.n_jobs)
@@ -245,13 +212,7 @@ def fit_shared(X: Features, labels: Floats, known: Bools, boosting: Boosting, n_
     table = with_agents(X, np.repeat(np.arange(len(X)), len(pairs)), np.tile(pairs, len(X)), n_agents)
     params = agent_bins(X, n_agents, boosting.params())
     rows = np.arange(len(table))
-    model = begin(binned(table, rows, params), rows, labels[:, pairs].ravel(), None, params)
-    _grow(model, boosting.trees)
+    data = binned(table.trees, table.categorical, params)
+    model = begin(take(data, rows, labels[:, pairs].ravel()), params)
+    grow(model, boosting.trees)
     return SharedSurface(freed(model), known, n_agents)
-
-
-def freed(model: Booster) -> Booster:
-    """Return the model without the data it was fitted on."""
-    import lightgbm as lgb
-
-    return lgb.Booster(model_str=model.model_to_string())

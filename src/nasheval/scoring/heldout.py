@@ -17,7 +17,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats
 from nasheval.feedback.groups import by_value
-from nasheval.nuisance.diagnostics import NuisanceDiagnostics
+from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.payoff.clusters import Cluster, Speaks
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.pseudo import PseudoOutcomes

@@ -16,7 +16,7 @@ from nasheval.arrays import Floats, Ints
 from nasheval.errors import InputError, MissingExtraError
 from nasheval.feedback.links import SEEN, UNKNOWN
 from nasheval.game.regularizers import L2, Regularizer
-from nasheval.nuisance.diagnostics import Calibration, NuisanceDiagnostics
+from nasheval.nuisance.nuisance_diagnostics import Calibration, NuisanceDiagnostics
 from nasheval.payoff.inference import GroupPayoff
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.scoring.leaderboard import Standing

@@ -33,8 +33,8 @@ from nasheval.contexts.text import WORDLLAMA
 from nasheval.errors import InputError
 from nasheval.files import Kinds, require_fields
 from nasheval.nuisance.crossfit import NuisanceFit
-from nasheval.nuisance.diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.learners import Features
+from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.propensity import KnownModels
 from nasheval.payoff.aggregation import as_asked
 from nasheval.payoff.aggregators import AsAsked

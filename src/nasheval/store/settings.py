@@ -15,11 +15,11 @@ from nasheval.game.regularizers import L2, Entropy
 from nasheval.nuisance.choice import BestPropensity
 from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.multinomial import Multinomial
-from nasheval.nuisance.propensity import Known, PrintedPropensity
+from nasheval.nuisance.propensity import Known
 from nasheval.nuisance.sklearn_models import Intercept
 from nasheval.nuisance.stack import Stack
 from nasheval.nuisance.strata import Strata
-from nasheval.nuisance.trees import TreeMultinomial, TreeOutcome, TreePropensity
+from nasheval.nuisance.trees import TreeOutcome, TreePropensity
 from nasheval.nuisance.tuning import Tuned, TunedTrees
 from nasheval.nuisance.voters import Voters
 from nasheval.payoff.aggregators import AsAsked, Cubic, Mean, Weighted
@@ -32,10 +32,11 @@ from nasheval.policy.learned_training import Recipe, Training
 _LISTED = (
     L2, Entropy, SoftBudget, Mean, AsAsked, Weighted, Cubic, Boosting, Strength,
     Voters, TreeOutcome, Intercept, Stack, Tuned, TunedTrees,
-    TreePropensity, TreeMultinomial, PrintedPropensity, Marginal, Multinomial, Strata, BestPropensity, Known,
+    TreePropensity, Marginal, Multinomial, Strata, BestPropensity, Known,
     ExactPolicy, LearnedPolicy, Recipe, Training,
 )  # fmt: skip
-TYPES: Mapping[str, Any] = {kind.__name__: kind for kind in _LISTED}
+_FORMER = {"PrintedPropensity": TreePropensity, "TreeMultinomial": TreePropensity}  # names in files of older versions
+TYPES: Mapping[str, Any] = {kind.__name__: kind for kind in _LISTED} | _FORMER
 TAG = "is"  # the key that says what an object stands for
 _NOT_FINITE = ("inf", "-inf", "nan")
 

@@ -134,7 +134,7 @@ class FrontierPoint:
 
 @dataclass(frozen=True)
 class Bins:
-    """Predictions against what was observed, (bins,) each; see `nasheval.nuisance.diagnostics.Calibration`."""
+    """Predictions against what was observed, (bins,) each; see `nasheval.nuisance.nuisance_diagnostics.Calibration`."""
 
     predicted: Numbers
     observed: Numbers

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from nasheval.arrays import Floats
-from nasheval.nuisance.diagnostics import Calibration, NuisanceDiagnostics
+from nasheval.nuisance.nuisance_diagnostics import Calibration, NuisanceDiagnostics
 from nasheval.scoring.report.data import Bins, Histogram, ThinPair, Trust
 from nasheval.scoring.report.numbers import gappy, rounded
 

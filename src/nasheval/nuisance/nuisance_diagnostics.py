@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Floats, Ints, n_pairs, readonly
-from nasheval.nuisance.balance import NeverAsked, PropensityCheck, check_propensities, never_asked
+from nasheval.feedback.log import Feedback
+from nasheval.nuisance.balance import NeverAsked, PropensityCheck, check_propensities, never_asked, records_at
 from nasheval.nuisance.choice import Choice
 from nasheval.nuisance.crossfit import FLOOR, NuisanceFit
 from nasheval.nuisance.learners import RecordModels
@@ -124,8 +125,8 @@ class NuisanceDiagnostics:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data that JSON can hold; what is not a number becomes None."""
-        found: dict[str, Any] = _plain(asdict(self))
-        return found
+        plain: dict[str, Any] = _plain(asdict(self))
+        return plain
 
     def warnings(self) -> list[str]:
         """Say in words what a reader should know before trusting an estimate."""
@@ -199,9 +200,8 @@ def calibrate(predicted: Floats, observed: Floats, weight: Floats | None = None)
     w = np.ones(len(predicted)) if weight is None else weight
     edges = np.unique(np.quantile(predicted, np.arange(1, _BINS) / _BINS)) if len(predicted) else np.zeros(0)
     place = np.searchsorted(edges, predicted, side="left")
-    sums = np.stack(
-        [np.bincount(place, v * w, len(edges) + 1) for v in (np.ones_like(w), w, predicted, observed, observed**2)]
-    )
+    weighed = (np.ones_like(w), w, predicted, observed, observed**2)
+    sums = np.array([np.bincount(place, v * w, len(edges) + 1) for v in weighed], np.float64)
     return _calibration(sums, np.bincount(place, minlength=len(edges) + 1))
 
 
@@ -223,40 +223,25 @@ def _propensity_calibration(fit: NuisanceFit) -> Calibration:
     """
     edges = np.geomspace(_SMALLEST, 1.0, _FINE)
     sums, count = np.zeros((5, _FINE + 1)), np.zeros(_FINE + 1, np.int64)
-    for e, asked, trials in _cells(fit):
+    log, n_menus = fit.log, len(fit.log.menus)
+    contexts = np.arange(0, log.n_contexts, max(1, -(-log.n_contexts * n_menus // _MOST_CELLS)))
+    for rows, predicted in fit.out_of_fold(fit.propensity_models, n_menus, contexts, _CHUNK_CELLS):
+        e, (asked, trials) = predicted.ravel(), _asked(log, contexts[rows])
         place = np.searchsorted(edges, e)
-        parts = (trials, trials, trials * e, asked, asked)
-        sums += np.stack([np.bincount(place, part, _FINE + 1) for part in parts])
+        sums += [np.bincount(place, w, _FINE + 1) for w in (trials, trials, trials * e, asked, asked)]
         count += np.bincount(place, trials, _FINE + 1).astype(np.int64)
     group = np.minimum(np.cumsum(count) * _BINS // max(int(count.sum()) + 1, 1), _BINS - 1)
-    merged = np.stack([np.bincount(group, row, _BINS) for row in sums])
+    merged = np.array([np.bincount(group, row, _BINS) for row in sums], np.float64)
     return _calibration(merged, np.bincount(group, count, _BINS).astype(np.int64))
 
 
-def _cells(fit: NuisanceFit) -> Iterator[tuple[Floats, Floats, Floats]]:
-    """Yield, flat, the propensities of some contexts and menus, how often each was asked, and how often it could."""
-    log, n_menus = fit.log, len(fit.log.menus)
-    thin = max(1, -(-log.n_contexts * n_menus // _MOST_CELLS))
-    step = max(1, _CHUNK_CELLS // max(n_menus, 1))
-    for fold in range(fit.n_folds):
-        contexts = np.flatnonzero(fit.fold == fold)[::thin]
-        for start in range(0, len(contexts), step):
-            chunk = contexts[start : start + step]
-            asked, trials = _asked(fit, chunk)
-            yield fit.propensity_models.predict(fit.X[chunk], fold).ravel(), asked.ravel(), trials.ravel()
-
-
-def _asked(fit: NuisanceFit, contexts: Ints) -> tuple[Floats, Floats]:
-    """Return (n, M) how often each menu was asked at some contexts, and how often it could have been."""
-    log, n_menus = fit.log, len(fit.log.menus)
-    sizes = np.diff(log.context_offsets)[contexts].astype(np.int64)
-    starts = log.context_offsets[contexts].astype(np.int64)
-    records = np.repeat(starts - np.cumsum(sizes) + sizes, sizes) + np.arange(int(sizes.sum()))
-    cell = np.repeat(np.arange(len(contexts)), sizes) * n_menus + log.menus.of_record[records]
-    asked = np.bincount(cell, minlength=len(contexts) * n_menus).reshape(len(contexts), n_menus).astype(np.float64)
+def _asked(log: Feedback, contexts: Ints) -> tuple[Floats, Floats]:
+    """Return, flat, how often each menu was asked at each of some contexts, and how often it could have been."""
+    n_menus, row, menu = len(log.menus), *records_at(log, contexts)[:2]
+    asked = np.bincount(row * n_menus + menu, minlength=len(contexts) * n_menus).astype(np.float64)
     if log.design == "inclusion":
         return np.minimum(asked, 1.0), np.ones_like(asked)
-    return asked, np.broadcast_to(sizes[:, None].astype(np.float64), asked.shape)
+    return asked, np.repeat(np.bincount(row, minlength=len(contexts)), n_menus).astype(np.float64)
 
 
 def _effective(fit: NuisanceFit) -> tuple[Ints, Floats]:
@@ -272,33 +257,33 @@ def _effective(fit: NuisanceFit) -> tuple[Ints, Floats]:
 # -- saying -----------------------------------------------------------------------------------------------------------
 
 
-def _outcome_warnings(found: NuisanceDiagnostics) -> Iterator[str]:
-    if not found.n_verdicts:
+def _outcome_warnings(measured: NuisanceDiagnostics) -> Iterator[str]:
+    if not measured.n_verdicts:
         yield "There are no verdicts."
         return
-    if found.r2_within <= 0:
+    if measured.r2_within <= 0:
         yield (
-            f"The outcome model explains none of what verdicts owe to the context (R2 {found.r2_within:.3f} against "
+            f"The outcome model explains none of what verdicts owe to the context (R2 {measured.r2_within:.3f} against "
             f"each pair's mean): either contexts matter little, or there is too little data to see it."
         )
-    if found.outcome.is_off(_FAR):
+    if measured.outcome.is_off(_FAR):
         yield (
-            f"Predicted verdicts are off by {found.outcome.distance:.2f} on average (some by more than three standard "
-            f"errors); debiased means are free of that as far as propensities are right, the plug-in is not."
+            f"Predicted verdicts are off by {measured.outcome.distance:.2f} on average (some by more than three "
+            f"standard errors); debiased means are free of that as far as propensities are right, the plug-in is not."
         )
 
 
-def _propensity_warnings(found: NuisanceDiagnostics) -> Iterator[str]:
-    if found.clipped_share > 0.01:
+def _propensity_warnings(measured: NuisanceDiagnostics) -> Iterator[str]:
+    if measured.clipped_share > 0.01:
         yield (
-            f"{found.clipped_share:.0%} of records have a propensity below {found.floor:g} of their menu's share and "
-            f"were raised to it: some menus are hardly ever asked there, and estimates lean on the outcome model."
+            f"{measured.clipped_share:.0%} of records have a propensity below {measured.floor:g} of their menu's share "
+            f"and were raised to it: some menus are hardly ever asked there, and estimates lean on the outcome model."
         )
-    if found.check is not None and found.check.is_off:
-        yield f"{found.check}. Means are debiased only as far as the outcome model is right there."
-    if found.never_asked:
-        yield _never_asked(found.never_asked)
-    yield from _thin_pairs(found)
+    if measured.check is not None and measured.check.is_off:
+        yield f"{measured.check}. Means are debiased only as far as the outcome model is right there."
+    if measured.never_asked:
+        yield _never_asked(measured.never_asked)
+    yield from _thin_pairs(measured)
 
 
 def _never_asked(pairs: tuple[NeverAsked, ...]) -> str:
@@ -313,49 +298,49 @@ def _never_asked(pairs: tuple[NeverAsked, ...]) -> str:
     )
 
 
-def _thin_pairs(found: NuisanceDiagnostics) -> Iterator[str]:
-    thin = (found.votes > 0) & (found.effective < _THIN)
+def _thin_pairs(measured: NuisanceDiagnostics) -> Iterator[str]:
+    thin = (measured.votes > 0) & (measured.effective < _THIN)
     if thin.any():
-        worst = int(np.flatnonzero(thin)[found.effective[thin].argmin()])
+        worst = int(np.flatnonzero(thin)[measured.effective[thin].argmin()])
+        votes, effective = int(measured.votes[worst]), measured.effective[worst]
         yield (
-            f"{int(thin.sum()):,} pairs have fewer than {_THIN} effective votes; fewest: {_pair_name(found, worst)}, "
-            f"whose {int(found.votes[worst]):,} votes count as {found.effective[worst]:.1f}."
+            f"{int(thin.sum()):,} pairs have fewer than {_THIN} effective votes; fewest: {_pair_name(measured, worst)}"
+            f", whose {votes:,} votes count as {effective:.1f}."
         )
 
 
-def _pair_name(found: NuisanceDiagnostics, pair: int) -> str:
-    j, k = (int(side[pair]) for side in np.triu_indices(len(found.agents), 1))
-    return f"{found.agents[j]} and {found.agents[k]}"
+def _pair_name(measured: NuisanceDiagnostics, pair: int) -> str:
+    j, k = (int(side[pair]) for side in np.triu_indices(len(measured.agents), 1))
+    return f"{measured.agents[j]} and {measured.agents[k]}"
 
 
-def _calibration_table(title: str, found: Calibration) -> Table:
+def _calibration_table(title: str, calibration: Calibration) -> Table:
     from rich.table import Table
 
     table = Table(title=title, title_justify="left")
     for name in ("predicted", "observed", "± s.e.", "count"):
         table.add_column(name, justify="right")
     for predicted, observed, error, count in zip(
-        found.predicted, found.observed, found.error, found.count, strict=True
+        calibration.predicted, calibration.observed, calibration.error, calibration.count, strict=True
     ):
         table.add_row(f"{predicted:.3f}", f"{observed:.3f}", f"{error:.3f}", f"{count:,}")
     return table
 
 
-def _pair_table(found: NuisanceDiagnostics, most: int = 10) -> Table:
+def _pair_table(measured: NuisanceDiagnostics, most: int = 10) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    order = np.argsort(found.effective, kind="stable")[:most]
-    title = (
-        "Effective votes of each pair" if len(found.votes) <= most else f"The {most} pairs with fewest effective votes"
-    )
+    order = np.argsort(measured.effective, kind="stable")[:most]
+    many = len(measured.votes) > most
+    title = f"The {most} pairs with fewest effective votes" if many else "Effective votes of each pair"
     table = Table(title=title, title_justify="left")
     table.add_column("pair", overflow="fold")
     table.add_column("votes", justify="right")
     table.add_column("effective", justify="right")
     for pair in order:
-        name = Text(_pair_name(found, int(pair)))
-        table.add_row(name, f"{int(found.votes[pair]):,}", f"{found.effective[pair]:,.1f}")
+        name = Text(_pair_name(measured, int(pair)))
+        table.add_row(name, f"{int(measured.votes[pair]):,}", f"{measured.effective[pair]:,.1f}")
     return table
 
 

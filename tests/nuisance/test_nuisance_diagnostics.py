@@ -15,12 +15,12 @@ from nasheval.contexts.encoder import ContextEncoder
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.records import Records
 from nasheval.feedback.world import SyntheticWorld
-from nasheval.nuisance import diagnostics as module
+from nasheval.nuisance import nuisance_diagnostics as module
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
-from nasheval.nuisance.diagnostics import Calibration, NuisanceDiagnostics, calibrate
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.multinomial import Multinomial
+from nasheval.nuisance.nuisance_diagnostics import Calibration, NuisanceDiagnostics, calibrate
 from nasheval.nuisance.propensity import Known
 from nasheval.nuisance.sklearn_models import Intercept
 from nasheval.nuisance.trees import TreePropensity

@@ -1,0 +1,123 @@
+"""LightGBM in one place: parameters, binned tables, training one tree at a time on one thread, and predictions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nasheval.arrays import Floats, Ints
+from nasheval.errors import InputError
+
+if TYPE_CHECKING:
+    from lightgbm import Booster, Dataset
+
+# The middle of the paper's grid (Table nuisance-ht-grid).
+DEFAULTS: Mapping[str, Any] = {
+    "num_iterations": 100, "num_leaves": 15, "learning_rate": 0.1, "min_data_in_leaf": 50, "max_depth": 7,
+    "lambda_l2": 0.0, "feature_fraction": 1.0, "max_bin": 63,
+}  # fmt: skip
+# Shared bins must not depend on one fit's leaf size: hence no filtering of features beforehand.
+_FIXED = {
+    "num_threads": 1, "deterministic": True, "force_col_wise": True, "verbosity": -1, "feature_pre_filter": False
+}  # fmt: skip
+_SAME = {
+    "n_estimators": "num_iterations", "num_boost_round": "num_iterations", "min_child_samples": "min_data_in_leaf",
+    "reg_lambda": "lambda_l2", "colsample_bytree": "feature_fraction", "random_state": "seed",
+}  # fmt: skip
+
+
+def complete(params: Mapping[str, Any], **more: Any) -> dict[str, Any]:
+    """Return LightGBM parameters with the defaults filled in; scikit-learn's names for them are understood."""
+    renamed = {_SAME.get(name, name): value for name, value in params.items()}
+    refused = sorted(set(renamed) & set(_FIXED))
+    if refused:
+        raise InputError(f"params sets {', '.join(refused)}, which the package sets itself; leave it out.")
+    return {**DEFAULTS, **more, **renamed, **_FIXED}
+
+
+def binned(table: Floats, categorical: Sequence[int], params: Mapping[str, Any]) -> Dataset:
+    """Cut the columns of a table into bins; `take` takes rows of it."""
+    import lightgbm as lgb
+
+    names = [f"x{column}" for column in range(table.shape[1])]
+    return lgb.Dataset(
+        np.ascontiguousarray(table),
+        np.zeros(len(table)),
+        feature_name=names,
+        categorical_feature=list(categorical),
+        params=dict(params),
+    ).construct()
+
+
+def binned_alike(table: Floats, data: Dataset) -> Dataset:
+    """Cut a table into the bins of another."""
+    import lightgbm as lgb
+
+    table = np.ascontiguousarray(table)
+    return lgb.Dataset(table, np.zeros(len(table)), reference=data, params=data.params).construct()
+
+
+def take(data: Dataset, rows: Ints, label: Floats, weight: Floats | None = None) -> Dataset:
+    """Return rows of a binned table with labels; rows ascend and may repeat."""
+    chosen = data.subset([])
+    chosen.used_indices = rows.astype(np.int32)  # `subset` would sort it as a Python list
+    chosen.construct().set_label(label)
+    if weight is not None:
+        chosen.set_weight(weight)
+    return chosen
+
+
+def begin(data: Dataset, params: Mapping[str, Any]) -> Booster:
+    """Return a model without trees yet."""
+    import lightgbm as lgb
+
+    return lgb.Booster(dict(params), data)
+
+
+def grow(model: Booster, trees: int) -> None:
+    """Grow a model to a number of trees, in whatever thread this is."""
+    model.reset_parameter({"verbosity": -1})  # LightGBM keeps its log level per thread, and this may be a new one
+    _update(model, trees)
+
+
+def _update(model: Booster, trees: int) -> None:
+    for _ in range(model.current_iteration(), trees):
+        if model.update():  # no leaf can be split any more
+            break
+
+
+def freed(model: Booster | float) -> Booster | float:
+    """Return a model without the data it was fitted on."""
+    import lightgbm as lgb
+
+    return model if isinstance(model, float) else lgb.Booster(model_str=model.model_to_string())
+
+
+def boosted(data: Dataset, params: Mapping[str, Any]) -> Booster:
+    """Fit one model and return it without its training data."""
+    model = begin(data, params)
+    _update(model, params["num_iterations"])
+    return freed(model)
+
+
+def loss_curve(data: Dataset, held: Dataset, params: Mapping[str, Any], patience: int = 50) -> Floats:
+    """Return (trees,) the loss on held-out rows after each tree, until it has not fallen for `patience` trees."""
+    model = begin(data, params).add_valid(held, "held")
+    losses: list[float] = []
+    best = 0
+    for tree in range(params["num_iterations"]):
+        ended = model.update()
+        losses.append(model.eval_valid()[0][2])
+        best = tree if losses[tree] < losses[best] else best
+        if ended or tree - best >= patience:
+            break
+    return np.array(losses)
+
+
+def predicted(model: Booster | float, table: Floats) -> Floats:
+    """Return the predictions of a model at the rows of a table; some models are just a number."""
+    if isinstance(model, float) or not len(table):
+        return np.full(len(table), model if isinstance(model, float) else 0.0)
+    return np.asarray(model.predict(np.ascontiguousarray(table), num_threads=1))

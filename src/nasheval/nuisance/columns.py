@@ -1,0 +1,144 @@
+"""One model per fold and column: what each is fitted on, and how they predict together.
+
+A column is a pair of a menu for outcome models, and a menu for propensities. What kind of model it is (LightGBM, any
+scikit-learn estimator) is up to a subclass of `ColumnModels`; where there is too little to fit, it is just a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from nasheval.arrays import Bools, Floats, Ints, readonly
+from nasheval.feedback.log import Feedback
+from nasheval.nuisance.learners import Effort, Features, run_all
+
+_SMALL = 1 << 15  # predictions that are made before threads have started
+
+
+@dataclass(frozen=True)
+class ColumnModels:
+    """One model per fold and column; some are just a number.
+
+    Args:
+        models: models[fold][column].
+        low, high: predictions are clipped to this range.
+        n_jobs: threads that predict.
+    """
+
+    models: tuple[tuple[Any, ...], ...]
+    low: float
+    high: float
+    n_jobs: int = 1
+
+    def predict(self, X: Features, fold: int) -> Floats:
+        """Return (n, columns) predictions of the models of a fold."""
+        models, table = self.models[fold], self._table(X)
+        values = np.empty((len(X), len(models)))
+
+        def fill(column: int) -> None:
+            values[:, column] = self._predicted(models[column], table)
+
+        run_all(fill, range(len(models)), len(models), Effort(n_jobs=1 if values.size < _SMALL else self.n_jobs))
+        return np.clip(values, self.low, self.high, out=values)
+
+    def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
+        """Return (cells,) predictions at rows[i] of X and column columns[i] only."""
+        values, table = np.empty(len(columns)), self._table(X)
+        for column, chosen in enumerate(grouped(columns, len(self.models[fold]))):
+            if len(chosen):
+                values[chosen] = self._predicted(self.models[fold][column], table[rows[chosen]])
+        return np.clip(values, self.low, self.high, out=values)
+
+    def _table(self, X: Features) -> Floats:
+        """Return (n, q) the form of contexts that the models take."""
+        raise NotImplementedError
+
+    def _predicted(self, model: Any, table: Floats) -> Floats:
+        """Return (n,) predictions of one model."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True)
+class Task:
+    """One fit: some rows of a fold's training contexts with their labels.
+
+    Args:
+        fold: the fold whose training contexts these are.
+        rows: (n,) places among the training contexts of that fold, ascending, a context once for each of its records.
+        label: (n,) what to predict.
+        weight: (n,) weights, or None for ones.
+        constant: the prediction where there is nothing to fit; then the arrays are not looked at.
+    """
+
+    fold: int
+    rows: Ints
+    label: Floats
+    weight: Floats | None = None
+    constant: float | None = None
+
+
+def fit_columns(
+    fit: Callable[[Task], Any], tasks: Iterable[Task], folds: int, columns: int, effort: Effort
+) -> tuple[tuple[Any, ...], ...]:
+    """Return models[fold][column], `effort.n_jobs` fitted at a time; tasks come fold by fold and column by column."""
+
+    def fit_one(task: Task) -> Any:
+        return fit(task) if task.constant is None else task.constant
+
+    models = run_all(fit_one, tasks, folds * columns, effort)
+    return tuple(tuple(models[fold * columns : (fold + 1) * columns]) for fold in range(folds))
+
+
+def outcome_tasks(log: Feedback, train: Bools, least: float) -> Iterator[Task]:
+    """Yield the fit of each fold and column; a column with fewer rows than `least` is a constant."""
+    verdicts, columns = log.verdicts, log.menus.columns
+    context, z = log.context_of[verdicts.record], verdicts.z.astype(np.float64)
+    weight = None if log.records.weight is None else log.records.weight[verdicts.record]
+    groups = grouped(log.menus.column_of_verdict, len(columns))
+    for fold, seen in enumerate(train):
+        place, means = np.cumsum(seen) - 1, shrunken_means(log, seen)
+        for column, rows in enumerate(groups):
+            rows = rows[seen[context[rows]]]
+            constant = float(means[column]) if len(rows) < least else None
+            w = None if weight is None else weight[rows]
+            yield Task(fold, place[context[rows]], z[rows], w, constant)
+
+
+def inclusion_tasks(log: Feedback, train: Bools, fittable: bool = True) -> Iterator[Task]:
+    """Yield the fit of each fold and menu: which of the training contexts include the menu."""
+    groups = grouped(log.menus.of_record, len(log.menus))
+    for fold, seen in enumerate(train):
+        place, n = np.cumsum(seen) - 1, int(seen.sum())
+        for records in groups:
+            contexts = log.context_of[records]
+            included = np.zeros(n)
+            included[place[contexts[seen[contexts]]]] = 1.0
+            total = float(included.sum())
+            constant = None if fittable and 0 < total < n else (total + 0.5) / (n + 1)
+            yield Task(fold, np.arange(n), included, None, constant)
+
+
+def grouped(number: Ints, groups: int) -> list[Ints]:
+    """Return for each group the rows that belong to it, ascending."""
+    order = np.argsort(number, kind="stable")
+    return np.split(order, np.cumsum(np.bincount(number, minlength=groups))[:-1])
+
+
+def shrunken_means(log: Feedback, contexts: Bools, prior: float = 10.0) -> Floats:
+    """Return (P,) mean verdict of each column over some contexts, shrunken to its pair's, and that to zero.
+
+    Args:
+        contexts: (n_contexts,) which contexts to look at.
+        prior: how many votes the value that is shrunken to is worth.
+    """
+    columns, verdicts = log.menus.columns, log.verdicts
+    rows = np.flatnonzero(contexts[log.context_of[verdicts.record]])
+    weight, column = log.records.weights[verdicts.record[rows]], log.menus.column_of_verdict[rows]
+    total = np.bincount(column, weight * verdicts.z[rows], len(columns))
+    count = np.bincount(column, weight, len(columns))
+    of_pair = np.bincount(columns.pair, total) / (np.bincount(columns.pair, count) + prior)
+    return readonly((total + prior * of_pair[columns.pair]) / (count + prior))
