@@ -119,7 +119,7 @@ def test_a_star_says_that_it_can_only_tell_a_ladder_and_what_its_winners_rest_on
 def test_voters_are_passed_on(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "nasheval.scoring.report.views.group_payoff",
+        "nasheval.scoring.report.gathering.group_payoff",
         lambda pseudo, **how: asked.append(how["voters"]) or group_payoff(pseudo, **how),
     )
     gather(star_stage1(200), by=[], draws=10, voters="panel")

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
-
 import numpy as np
 
 from nasheval.arrays import Bools, Ints
-from nasheval.feedback.groups import Groups, groups_by
+from nasheval.feedback.groups import Groups
 from nasheval.feedback.links import SEEN
+from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
 from nasheval.payoff.bridging import pair_matrix
-from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.cycles import as_cycles, find_cycles
-from nasheval.payoff.inference import GroupPayoff, group_payoff, group_payoffs
-from nasheval.payoff.pseudo import PseudoOutcomes
+from nasheval.payoff.inference import GroupPayoff
 from nasheval.scoring.leaderboard import Standing, standings
 from nasheval.scoring.report.data import GroupView, Payoffs, Preferences
+from nasheval.scoring.report.frontier import Games
 from nasheval.scoring.report.numbers import gappy, rounded
 
 MOST_GROUPS = 30  # of a column, those with most contexts
@@ -27,53 +23,8 @@ DRAWN = 12  # agents in a preference graph
 MOST_CYCLES = 30
 
 
-@dataclass(frozen=True)
-class Solved:
-    """Who wins at contexts that were solved one by one.
-
-    Args:
-        rows: (m,) the contexts.
-        winners: (m, K) who is in the winner set there.
-    """
-
-    rows: Ints
-    winners: Bools
-
-
-@dataclass(frozen=True)
-class How:
-    """How groups are looked at: regulariser of the game, confidence, draws of the bootstrap, their seed, for whom."""
-
-    regularizer: Regularizer
-    confidence: float
-    draws: int
-    seed: int
-    voters: Speaks | None = None
-
-    def of_groups(self) -> dict[str, Any]:
-        """Return what `group_payoffs` takes."""
-        return {name: getattr(self, name) for name in ("confidence", "draws", "seed", "voters")}
-
-
-def whole_view(pseudo: PseudoOutcomes, solved: Solved, how: How) -> GroupView:
-    """Return the group of all contexts."""
-    return _view(pseudo, "", group_payoff(pseudo, **how.of_groups()), solved, how)
-
-
-def column_views(pseudo: PseudoOutcomes, column: str, solved: Solved, how: How) -> Iterator[GroupView]:
-    """Yield the groups of a column: numbers in their order, other values by their number of contexts."""
-    groups = _largest(groups_by(pseudo.fit.log, column, pseudo.used), pseudo.used)
-    for payoff in group_payoffs(pseudo, groups, **how.of_groups()):
-        yield _view(pseudo, column, payoff, solved, how)
-
-
-def n_groups(pseudo: PseudoOutcomes, column: str) -> int:
-    """Return how many groups a column has, those beyond `MOST_GROUPS` too."""
-    return len(groups_by(pseudo.fit.log, column, pseudo.used))
-
-
-def _largest(groups: Groups, used: Bools) -> Groups:
-    """Keep the groups with most contexts, in the order they are shown in."""
+def largest(groups: Groups, used: Bools) -> Groups:
+    """Keep the groups with most used contexts: numbers in their order, other values by their number of contexts."""
     code, names = groups.code, groups.names
     count = np.bincount(code[used & (code >= 0)], minlength=len(names))
     kept = np.argsort(-count, kind="stable")[:MOST_GROUPS]
@@ -91,13 +42,12 @@ def _order(names: list[str]) -> Ints:
         return np.arange(len(names))
 
 
-def _view(pseudo: PseudoOutcomes, column: str, payoff: GroupPayoff, solved: Solved, how: How) -> GroupView:
-    log = pseudo.fit.log.whole
-    found = list(standings(log, [payoff], how.regularizer))
-    order = tuple(log.agents.index(row.agent) for row in found)
-    standing = dict(zip(order, found, strict=True))
+def view_of(log: Feedback, column: str, payoff: GroupPayoff, games: Games, regularizer: Regularizer) -> GroupView:
+    """Return one group of a column, "" for all contexts, as the page shows it."""
+    standing = {log.agents.index(row.agent): row for row in standings(log, [payoff], regularizer)}
+    order = tuple(standing)
     rows = [standing.get(a) or _absent(payoff.name, agent) for a, agent in enumerate(log.agents)]
-    here = solved.winners[payoff.inside[solved.rows]]
+    here = games.winners[payoff.inside[games.rows]]
     return GroupView(
         column=column,
         name=payoff.name,
