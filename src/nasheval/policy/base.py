@@ -9,6 +9,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats
 from nasheval.errors import InputError
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 
 
@@ -35,10 +36,11 @@ class Policy(Protocol):
 class PolicyLearner(Protocol):
     """An unfitted policy: a baseline with its settings."""
 
-    def fit(self, stage1: Stage1) -> Policy:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Policy:
         """Return the policy that a log with its nuisances and estimated game gives.
 
-        One that takes long also takes an `Effort`: its seed, cores, device and progress.
+        Args:
+            effort: seed, cores, device and progress, for a policy that takes long; None: those of `Effort()`.
         """
         ...
 

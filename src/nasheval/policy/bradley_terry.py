@@ -12,6 +12,7 @@ from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.game.scores import best_of, fit_scores
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.rules import Contextual, PayoffName, check_payoff
 
@@ -51,7 +52,7 @@ class BradleyTerry:
         check_payoff(self.payoff)
         check_ridge(self.ridge)
 
-    def fit(self, stage1: Stage1) -> Contextual:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Contextual:
         """Return the policy."""
         seen = stage1.status == SEEN
 
@@ -76,7 +77,7 @@ class Borda:
     def __post_init__(self) -> None:
         check_payoff(self.payoff)
 
-    def fit(self, stage1: Stage1) -> Contextual:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Contextual:
         """Return the policy."""
         return Contextual.of(stage1, self.payoff, self._choose)
 
@@ -102,7 +103,7 @@ class RegularizedBT:
         check_payoff(self.payoff)
         check_ridge(self.ridge)
 
-    def fit(self, stage1: Stage1) -> Contextual:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Contextual:
         """Return the policy."""
         seen = stage1.status == SEEN
 

@@ -12,6 +12,7 @@ from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
 from nasheval.game.regularizers import L2
 from nasheval.game.scores import best_of
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.bradley_terry import RIDGE, bt_scores, check_ridge
 from nasheval.policy.rules import Contextual, PayoffName, check_payoff
@@ -44,7 +45,7 @@ class BudgetedBT:
         check_payoff(self.payoff)
         check_ridge(self.ridge)
 
-    def fit(self, stage1: Stage1) -> Contextual:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Contextual:
         """Return the policy; costs and budget are checked on the contexts of the log."""
         agents = stage1.agents
         _require_one(self._costs(agents, stage1.log.contexts), self.budget)

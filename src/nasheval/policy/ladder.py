@@ -13,6 +13,7 @@ from nasheval.errors import InputError
 from nasheval.feedback.base import Log
 from nasheval.feedback.partition import Zero
 from nasheval.game.scores import best_of, fit_scores
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.rules import Everywhere
 
@@ -114,6 +115,6 @@ class PooledBT:
 
     ridge: float = RIDGE
 
-    def fit(self, stage1: Stage1) -> Ladder:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Ladder:
         """Return the policy; of Stage 1 only the log is used."""
         return Ladder(stage1.agents, ratings(stage1.log, ridge=self.ridge))

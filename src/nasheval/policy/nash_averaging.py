@@ -12,6 +12,7 @@ from scipy.special import softmax
 from nasheval.arrays import Bools, Floats, readonly
 from nasheval.errors import ConvergenceError, InputError
 from nasheval.feedback.base import Log
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.pooled import pooled_margins
 from nasheval.policy.rules import Everywhere
@@ -54,7 +55,7 @@ class NashAveraging:
         if self.matrix not in ("log-odds", "margins"):
             raise InputError(f"matrix is {self.matrix!r}; accepted are 'log-odds' and 'margins'.")
 
-    def fit(self, stage1: Stage1) -> NashAverage:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> NashAverage:
         """Return the policy; of Stage 1 only the log is used."""
         of = pooled_log_odds if self.matrix == "log-odds" else pooled_margins
         return NashAverage(stage1.agents, of(stage1.log))

@@ -31,6 +31,7 @@ from scipy.optimize import linprog
 from nasheval.arrays import Bools, Floats, Ints, offsets_of, runs
 from nasheval.errors import ConvergenceError, InputError
 from nasheval.feedback.base import Log
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.rules import Everywhere
 
@@ -82,7 +83,7 @@ class PluralisticLeaderboard:
         if not 0 <= self.epsilon < 0.125:
             raise InputError(f"epsilon is {self.epsilon!r}; accepted is 0 or more, below 1/8, where alpha would be 1.")
 
-    def fit(self, stage1: Stage1) -> Leaderboard:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Leaderboard:
         """Return the policy; of Stage 1 only the log is used."""
         log = stage1.log
         if log.n_agents > _MOST_AGENTS:

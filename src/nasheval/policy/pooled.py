@@ -10,6 +10,7 @@ from nasheval.arrays import Bools, Floats, readonly
 from nasheval.feedback.base import Log
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.rules import Costs, Everywhere, costs_in_order
 
@@ -69,7 +70,7 @@ class MaximalLottery:
     cost_weight: float = 0.0
     budget: float | SoftBudget | None = None
 
-    def fit(self, stage1: Stage1) -> PooledLottery:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> PooledLottery:
         """Return the policy; of Stage 1 only the log is used."""
         costs = None if self.costs is None else costs_in_order(self.costs, stage1.agents)
         matrix = pooled_margins(stage1.log)

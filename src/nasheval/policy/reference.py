@@ -8,6 +8,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, readonly
 from nasheval.game.scores import best_of
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.rules import Everywhere
 
@@ -31,7 +32,7 @@ class EvenLottery(Everywhere):
 class Uniform:
     """The uniform lottery."""
 
-    def fit(self, stage1: Stage1) -> EvenLottery:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> EvenLottery:
         """Return the policy."""
         return EvenLottery(stage1.agents)
 
@@ -61,7 +62,7 @@ class BestSingle:
     alike wherever it was asked often and wherever it was asked rarely; a pair that no menu holds counts as a tie.
     """
 
-    def fit(self, stage1: Stage1) -> OneAgent:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> OneAgent:
         """Return the policy."""
         total, count = np.zeros(stage1.pseudo.n_pairs), 0
         for contexts, gamma in stage1.pseudo.chunks():

@@ -12,6 +12,7 @@ from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.contexts.values import levels_of
 from nasheval.errors import ConvergenceError, InputError
 from nasheval.feedback.base import Log, column_list
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.rules import Everywhere
 
@@ -68,7 +69,7 @@ class RobustMaximalLottery:
         if not 0 < self.delta < 1:
             raise InputError(f"delta is {self.delta!r}; accepted is a number between 0 and 1, such as {DELTA}.")
 
-    def fit(self, stage1: Stage1) -> RobustLottery:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> RobustLottery:
         """Return the policy; of Stage 1 only the log is used. Contexts without a record count for nothing."""
         log = stage1.log
         code, names = _groups(log, self.groups)
