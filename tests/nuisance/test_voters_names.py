@@ -92,7 +92,7 @@ def test_held_out_loss_is_the_populations():
     data = Data(x, tables_of(log, questions, name), questions, np.bincount(name) / len(name))
     fit, check = np.arange(40), np.arange(40, 60)
     common = {"fit": fit, "check": check, "pooled": np.zeros(K), "tie": np.zeros(0), "voters": 3, "weight_decay": 0.1,
-              "relevance": np.ones(2), "dropout": 0.0}  # fmt: skip
+              "relevance": np.ones(2)}  # fmt: skip
     tasks = [Task(**common, seed=(i,), group=i, named=bool(i)) for i in range(2)]
     shape = Shape(2, K, 3, (16,), 0)
     found = train(data, tasks, shape, Schedule(epochs=6, batch=4))

@@ -17,7 +17,7 @@ answer, so it is antisymmetric, may cycle, and every form of feedback speaks thr
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -48,23 +48,18 @@ class Voters:
         epochs: passes over the contexts; the best one on held-out contexts is kept, the pooled model if none is better.
         weight_decay: how fast weights shrink toward the pooled model, whatever the input; None also finds out which
             inputs matter.
-        context_weights: whether the shares of the voters depend on the context. On the worlds with known truth they
-            should not: exploitability was 1.2 to 1.4 times as high.
         members: models a fold, whose answers are averaged; each holds out contexts of its own.
         batch: contexts a step.
         rate: highest learning rate.
-        dropout: share of the last hidden layer that is dropped.
     """
 
     voters: int | None = None
     hidden: tuple[int, ...] | None = None
     epochs: int | None = None
     weight_decay: float | None = None
-    context_weights: bool = False
     members: int | None = None
     batch: int | None = None
     rate: float = 16e-3
-    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         for name, least in (("voters", 1), ("epochs", 0), ("members", 1), ("batch", 1)):
@@ -75,8 +70,6 @@ class Voters:
             raise InputError(f"hidden is {self.hidden!r}; accepted are one or more widths of 1 or more, or None.")
         if self.weight_decay is not None and not 0 <= self.weight_decay < np.inf:
             raise InputError(f"weight_decay is {self.weight_decay!r}; accepted is a number of 0 or more, or None.")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout is {self.dropout!r}; accepted is a share of 0 or more, below 1.")
         if not 0 < self.rate < np.inf:
             raise InputError(f"rate is {self.rate!r}; accepted is a number above 0.")
 
@@ -119,7 +112,7 @@ class Voters:
             device=effort.device,
             threads=_threads(effort.n_jobs) if max(hidden) > _SMALL else 1,
         )
-        return Plan(hidden, schedule, members, self.dropout, self.context_weights, effort.seed)
+        return Plan(hidden, schedule, members, effort.seed)
 
 
 def _threads(n_jobs: int) -> int:
@@ -171,36 +164,30 @@ class VoterModels:
 
     def answers(self, X: Features, fold: int, probes: Probes) -> Floats:
         """Return (n, columns) float32 mean verdicts that the voters of a fold would give to some probes."""
-        x, width = np.ascontiguousarray(X.network, np.float32), len(probes.menus.columns)
-        margin = np.empty((len(x), probes.n_columns), np.float32)
+        width = len(probes.menus.columns)
+        margin = np.empty((len(X), probes.n_columns), np.float32)
         step = max(1, _CELLS // max(1, width, self.shape.outputs))
-        for start in range(0, len(x), step):
-            chunk = x[start : start + step]
-            voters, told = list(self._voters(chunk, fold)), np.zeros((len(chunk), width), np.float32)
+        for start in range(0, len(X), step):
+            chunk = X[start : start + step]
+            voters, answers = self.voters(chunk, fold), np.zeros((len(chunk), width), np.float32)
             for number in range(len(self.questions)):
-                self._answer(number, voters, self.stops[fold, number], probes, told)
-            margin[start : start + step] = probes.pooled(told)
+                self._answer(number, voters, self.stops[fold, number], probes, answers)
+            margin[start : start + step] = probes.pooled(answers)
         return np.clip(margin, -1.0, 1.0, out=margin)
 
-    def utilities(self, X: Features, fold: int) -> Floats:
-        """Return u_v(x, j), (n, V, K), of the population of a fold."""
-        voters = self._voters(np.ascontiguousarray(X.network, np.float32), fold)
-        return np.stack([voter.u for voter in voters]).transpose(2, 0, 1)
-
-    def weights(self, X: Features, fold: int) -> Floats:
-        """Return the shares of the voters, (n, V), rows sum to one."""
-        x = np.ascontiguousarray(X.network, np.float32)
-        return np.stack([np.broadcast_to(voter.weight, len(x)) for voter in self._voters(x, fold)], axis=1)
-
-    def _voters(self, x: Floats, fold: int) -> Iterator[_Voter]:
-        members = len(self.parameters["pooled"][fold])
+    def voters(self, X: Features, fold: int) -> list[LatentVoter]:
+        """Return the voters of a fold, those of all its members."""
+        x, members = np.ascontiguousarray(X.network, np.float32), len(self.parameters["pooled"][fold])
+        voters: list[LatentVoter] = []
         for member in range(members):
             p = {name: values[fold, member] for name, values in self.parameters.items()}
             u, weight, lean = forward_one(p, x, self.shape)
-            for v in range(int(self.n_voters[fold])):
-                yield _Voter(u[v], weight[v] / np.float32(members), p["tie"], lean + p["lean"][v])
+            share = weight / np.float32(members)
+            count = int(self.n_voters[fold])
+            voters += [LatentVoter(u[v], share[v], p["tie"], lean + p["lean"][v]) for v in range(count)]
+        return voters
 
-    def _answer(self, number: int, voters: list[_Voter], stops: Floats, probes: Probes, found: Floats) -> None:
+    def _answer(self, number: int, voters: list[LatentVoter], stops: Floats, probes: Probes, answers: Floats) -> None:
         """Write the voters' mean answers to one kind of question into the columns of its menus."""
         question, menus = self.questions[number], probes.menus
         asked = np.flatnonzero(probes.question == number)
@@ -209,18 +196,18 @@ class VoterModels:
         size = int(menus.sizes[asked[0]])  # that of the question, or two where two agents stand for all menus
         agents = menus.agent[menus.offsets[asked][:, None] + np.arange(size)].T
         pairs = size * (size - 1) // 2
-        total = np.zeros((pairs, len(asked), len(found)), np.float32)
+        total = np.zeros((pairs, len(asked), len(answers)), np.float32)
         for voter in voters:
             total += voter.weight * margins(question, voter.u[agents], voter.ties(question), stops)
         columns = menus.columns.offsets[asked] + np.arange(pairs)[:, None]
-        found[:, columns.ravel()] = total.reshape(-1, len(found)).T
+        answers[:, columns.ravel()] = total.reshape(-1, len(answers)).T
 
     # -- plain arrays -------------------------------------------------------------------------------------------------
 
     def to_arrays(self) -> dict[str, Floats]:
         """Return everything as plain arrays, for a file; `from_arrays` is the way back."""
         menus, shape = self.menus, self.shape
-        sizes = [shape.inputs, shape.agents, shape.voters, shape.ties, int(shape.context_weights), *shape.hidden]
+        sizes = [shape.inputs, shape.agents, shape.voters, shape.ties, 0, *shape.hidden]  # 0: once an option
         questions = [[q.size, q.form, int(q.kind), q.tie, q.n_tie] for q in self.questions]
         return {
             "shape": np.array(sizes, np.int64),
@@ -239,7 +226,7 @@ class VoterModels:
         Args:
             probes: the menus to ask about; None: those of the file, as for a log that was not cut into pairs.
         """
-        inputs, agents, voters, ties, context_weights, *hidden = arrays["shape"].tolist()
+        inputs, agents, voters, ties, _, *hidden = arrays["shape"].tolist()
         menus = MenuCatalogue(
             arrays["menu_offsets"], arrays["menu_agents"], arrays["menu_forms"], np.zeros(0, np.int32), agents
         )
@@ -249,7 +236,7 @@ class VoterModels:
             menus=menus,
             probes=probes or own_menus(menus, questions),
             questions=tuple(questions),
-            shape=Shape(inputs, agents, voters, tuple(hidden), ties, bool(context_weights)),
+            shape=Shape(inputs, agents, voters, tuple(hidden), ties),
             parameters={name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)},
             **{name: arrays[name] for name in _RESULTS},
         )
@@ -259,8 +246,8 @@ _RESULTS = ("stops", "held_out_loss", "pooled_loss", "epoch", "n_voters", "weigh
 
 
 @dataclass(frozen=True)
-class _Voter:
-    """One voter at n contexts: utilities (K, n), share (n,) or (1,), log tie weights (T,), lean to ties (n,)."""
+class LatentVoter:
+    """One voter at n contexts: utilities (K, n), share (1,), log tie weights (T,), lean to ties (n,)."""
 
     u: Floats
     weight: Floats

@@ -89,16 +89,12 @@ class Plan:
         hidden: widths of the hidden layers.
         schedule: of the training.
         members: models a fold.
-        dropout: share of the last hidden layer that is dropped.
-        context_weights: whether mixture weights depend on the context.
         seed: of everything.
     """
 
     hidden: tuple[int, ...]
     schedule: Schedule
     members: int
-    dropout: float
-    context_weights: bool
     seed: int
 
 
@@ -156,7 +152,7 @@ class Workshop:
         self.pooled = pooled_utilities(log, seen)
         self.tie = tie_start(data.tables, data.questions, seen)
         answers = sum(len(table.weight) for table in data.tables)
-        self.named = None if plan.context_weights else _told_apart(log, data)
+        self.named = _told_apart(log, data)
         self.few = max(len(fit) for fit, _ in self.splits) <= FEW and answers <= _FEW_ANSWERS
 
     def run(self, voters: int | None, weight_decay: float | None) -> tuple[Shape, Trained, list[Recipe]]:
@@ -232,7 +228,7 @@ class Workshop:
         questions, plan = data.questions, self.plan
         ties = max((question.tie + question.n_tie for question in questions), default=0)
         most = max(task.voters for task in tasks)
-        shape = Shape(self.data.x.shape[1], self.n_agents, most, plan.hidden, ties, plan.context_weights)
+        shape = Shape(self.data.x.shape[1], self.n_agents, most, plan.hidden, ties)
         schedule = plan.schedule
         if trial:
             schedule = replace(schedule, epochs=min(schedule.epochs, _TRIAL_EPOCHS))
@@ -250,7 +246,6 @@ class Workshop:
             voters=recipe.voters,
             weight_decay=recipe.weight_decay,
             relevance=np.array(recipe.relevance or (1.0,) * self.data.x.shape[1]),
-            dropout=self.plan.dropout,
             seed=(self.plan.seed, 2, row),
             group=group,
             named=recipe.named,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from math import ceil, cos, pi
+from math import ceil
 from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints, runs
+from nasheval.arrays import Array, Bools, Floats, Ints, runs
 from nasheval.nuisance.learners import Advance, torch_threads
+from nasheval.nuisance.training import Tensor, one_cycle, spread_of, to_device
 from nasheval.nuisance.voters_likelihood import log_likelihood
-from nasheval.nuisance.voters_network import DECAYED, FIXED, Shape, forward, initial, pooled_only, spread_of
+from nasheval.nuisance.voters_network import DECAYED, FIXED, Shape, forward, initial, pooled_only
 from nasheval.nuisance.voters_records import Kind, Question, Table
 
-Tensor = Any
 _PROOF = 3.0  # log likelihood by which a group must beat the pooled model on held-out records to leave it
 _ROWS = 1 << 15  # contexts evaluated at a time
 
@@ -32,7 +32,6 @@ class Task:
         voters: number of voters.
         weight_decay: how fast its weights shrink toward the pooled model, a unit of learning rate.
         relevance: (inputs,) what each input is multiplied by.
-        dropout: share of the last hidden layer that is dropped.
         seed: of all it draws.
         group: tasks of one group share their best epoch.
         named: whether voters with names are told apart, where the data tell them apart.
@@ -45,7 +44,6 @@ class Task:
     voters: int
     weight_decay: float
     relevance: Floats
-    dropout: float
     seed: tuple[int, ...]
     group: int
     named: bool = False
@@ -68,12 +66,6 @@ class Schedule:
     rate: float = 16e-3
     device: str = "cpu"
     threads: int = 1
-
-    def rate_at(self, progress: float) -> float:
-        """Return the learning rate at a share of the whole training: rises for 0.3 of it, then falls to nothing."""
-        if progress < 0.3:
-            return self.rate * (0.04 + 0.96 * (0.5 - 0.5 * cos(pi * progress / 0.3)))
-        return self.rate * (0.5 + 0.5 * cos(pi * (progress - 0.3) / 0.7))
 
 
 @dataclass(frozen=True)
@@ -125,19 +117,16 @@ class _Trainer:
         self.data, self.tasks, self.shape, self.schedule = data, tasks, shape, schedule
         self.device = torch.device(schedule.device)
         self.rngs = [np.random.default_rng(task.seed) for task in tasks]
-        seed = int(np.random.SeedSequence(tasks[0].seed).generate_state(1)[0])
-        self.noise = torch.Generator(self.device).manual_seed(seed)
         voters, pooled = np.array([t.voters for t in tasks]), np.stack([t.pooled for t in tasks])
         tie, relevance = np.stack([t.tie for t in tasks]), np.stack([t.relevance for t in tasks])
-        start = initial(shape, self.rngs, voters, spread_of(data.x, relevance, [t.fit for t in tasks]), pooled, tie,
-                        len(data.shares))  # fmt: skip
+        spread = np.array([spread_of(data.x[t.fit], t.relevance) for t in tasks])
+        start = initial(shape, self.rngs, voters, spread, pooled, tie, len(data.shares))
         self.named, self.shares = self._column([t.named for t in tasks]), self._put(data.shares.astype(np.float32))
         self.relevance = self._put(relevance.astype(np.float32)).unsqueeze(1)
         self.p = {name: self._put(values) for name, values in start.items()}
         self.free = {name: p.requires_grad_() for name, p in self.p.items() if name not in FIXED}
         self.best = {name: self._put(values) for name, values in pooled_only(start).items()}
         self.decay = self._column([t.weight_decay for t in tasks])
-        self.keep = self._column([1.0 - t.dropout for t in tasks])
         self.x = self._put(data.x)
         self.tables = [_TableOnDevice(table, data.questions[table.question], self._put) for table in data.tables]
         self.steps = max(1, ceil(max(len(t.fit) for t in tasks) / schedule.batch))
@@ -149,10 +138,8 @@ class _Trainer:
         self.scale = self._put((self.steps / fit_mass).astype(np.float32))
         self.optimiser = torch.optim.Adam(self.free.values(), lr=schedule.rate, betas=(0.9, 0.99), fused=True)
 
-    def _put(self, values: Floats) -> Tensor:
-        import torch
-
-        return torch.from_numpy(np.array(values)).to(self.device)
+    def _put(self, values: Array) -> Tensor:
+        return to_device(values, self.device)
 
     def _column(self, values: list[float]) -> Tensor:
         return self._put(np.array(values, np.float32).reshape(-1, 1, 1))
@@ -212,11 +199,11 @@ class _Trainer:
     def _step(self, batch: _Batch, progress: float) -> None:
         import torch
 
-        rate = self.schedule.rate_at(progress)
+        rate = self.schedule.rate * one_cycle(progress)
         self.optimiser.param_groups[0]["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.device)
-        for losses, model in self._answers(batch, self.p, dropout=True):
+        for losses, model in self._answers(batch, self.p):
             total = total + (losses * self.scale[model]).sum()
         if "named" in self.free:  # a unit normal prior, in units of the mean loss: who says little is as all are
             total = total + (self.free["named"].square().sum((1, 2)) * self.scale).sum() / (2 * self.steps)
@@ -239,18 +226,14 @@ class _Trainer:
 
     # -- the likelihood -----------------------------------------------------------------------------------------------
 
-    def _answers(self, batch: _Batch, p: dict[str, Tensor], *, dropout: bool) -> Iterator[tuple[Tensor, Tensor]]:
+    def _answers(self, batch: _Batch, p: dict[str, Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield for each table the weighted negative log likelihood of its records and the model of each."""
         import torch
 
         contexts = self._put(batch.contexts)
         models, width = contexts.shape
         x = self.x.index_select(0, contexts.view(-1)).view(models, width, -1)
-        noise = None
-        if dropout and bool((self.keep < 1).any()):
-            draw = torch.rand(models, width, self.shape.hidden[-1], generator=self.noise, device=self.device)
-            noise = (draw < self.keep) / self.keep
-        u, log_weight, lean = forward(p, x * self.relevance, self.shape, noise)
+        u, log_weight, lean = forward(p, x * self.relevance, self.shape)
         K, V = self.shape.agents, self.shape.voters
         u, lean, by_name = u.reshape(-1, V), lean.reshape(-1), "named" in p
         if by_name:
@@ -265,9 +248,7 @@ class _Trainer:
             voters = u.index_select(0, (row * K + agents).view(-1)).view(*agents.shape, V)
             ties = table.ties(p, model, lean, row)
             ll = table.log_likelihood(voters, record, ties)
-            place = row if self.shape.context_weights else model
-            if by_name:
-                place = model * len(self.shares) + table.name.index_select(0, record)
+            place = model * len(self.shares) + table.name.index_select(0, record) if by_name else model
             prior = log_weight.index_select(0, place)
             yield -torch.logsumexp(ll + prior, -1) * table.weight[record], model
 
@@ -278,7 +259,7 @@ class _Trainer:
         total = np.zeros(len(self.tasks))
         with torch.no_grad():
             for batch in batches:
-                for losses, model in self._answers(batch, p, dropout=False):
+                for losses, model in self._answers(batch, p):
                     total += np.bincount(model.cpu().numpy(), losses.double().cpu().numpy(), len(self.tasks))
         with np.errstate(invalid="ignore"):
             return np.asarray(total / self.check_mass)

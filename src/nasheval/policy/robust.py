@@ -42,10 +42,6 @@ class RobustLottery(Everywhere):
         """Return the robust lottery (k,) among the k agents that are up, (K,)."""
         return robust_lottery(self.matrices[:, up][:, :, up], self.weights, self.radius)[0]
 
-    def worst_case(self) -> float:
-        """Return what the lottery of all agents earns at least, whatever the opponent and the mixture of groups."""
-        return robust_lottery(self.matrices, self.weights, self.radius)[1]
-
 
 @dataclass(frozen=True)
 class RobustMaximalLottery:

@@ -170,12 +170,12 @@ def _unpack_voters(told: Any, files: Files, frame: Frame, name: str) -> VoterMod
 def _shape_of(told: Array | None, frame: Frame, questions: list[Question]) -> Shape:
     if told is None or told.dtype != np.int64 or told.ndim != 1 or len(told) < 6 or told.min() < 0 or told.max() > 1e6:
         raise ValueError("the array 'shape' is missing or is no shape of a network")
-    inputs, agents, voters, ties, by_context, *hidden = told.tolist()
-    shape = Shape(inputs, agents, voters, tuple(hidden), ties, bool(by_context))
+    inputs, agents, voters, ties, unused, *hidden = told.tolist()
+    shape = Shape(inputs, agents, voters, tuple(hidden), ties)
     wanted = max((question.tie + question.n_tie for question in questions), default=0)
     if (inputs, agents, ties) != (frame.X.network.shape[1], frame.log.n_agents, wanted):
         raise ValueError(f"the network has {inputs} features, {agents} agents and {ties} ties, unlike the log")
-    if voters < 1 or min(hidden) < 1 or by_context > 1:
+    if voters < 1 or min(hidden) < 1 or unused:
         raise ValueError("the array 'shape' is no shape of a network")
     return shape
 
