@@ -70,7 +70,7 @@ def _searched(
 
 
 def _gradient(s: Floats, lead: Floats, meetings: Floats, ridge: float) -> Floats:
-    return np.asarray((np.einsum("njk,jk->nj", _tanh(s), meetings) - lead) / 2 + ridge * s)
+    return np.asarray((np.einsum("njk,jk->nj", score_margins(s), meetings) - lead) / 2 + ridge * s)
 
 
 def score_hessian(s: Floats, meetings: Floats, ridge: float, *, least: float = 0.0) -> Floats:
@@ -80,15 +80,16 @@ def score_hessian(s: Floats, meetings: Floats, ridge: float, *, least: float = 0
         least: 1 - margin^2 of a pair counts as no less than this.
     """
     K = s.shape[1]
-    hessian = -np.maximum(1 - _tanh(s) ** 2, least) * (meetings / 4)
+    hessian = -np.maximum(1 - score_margins(s) ** 2, least) * (meetings / 4)
     diagonal = -hessian.sum(axis=2)
     hessian += (diagonal.mean(axis=1) / K)[:, None, None]  # the scores sum to zero at every step: this changes nothing
     hessian[:, np.arange(K), np.arange(K)] += diagonal + ridge
     return np.asarray(hessian)
 
 
-def _tanh(s: Floats) -> Floats:
-    return np.asarray(np.tanh((s[:, :, None] - s[:, None, :]) / 2))
+def score_margins(s: Floats) -> Floats:
+    """Return the margins (n, K, K) that scores s (n, K) stand for."""
+    return np.tanh((s[:, :, None] - s[:, None, :]) / 2)
 
 
 def best_of(values: Floats) -> Bools:

@@ -1,4 +1,4 @@
-"""The familiar ladder: one Bradley-Terry rating an agent, from votes pooled over all contexts."""
+"""The familiar ladder: one Bradley-Terry rating per agent, from votes pooled over all contexts."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from nasheval.feedback.partition import Zero
 from nasheval.game.scores import best_of, fit_scores
 from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
-from nasheval.policy.rules import Everywhere
+from nasheval.policy.base import Constant
 
-ELO = 400 / np.log(10)  # points a unit of log-odds: 400 points are odds of ten to one
+ELO = 400 / np.log(10)  # points per unit of log-odds: 400 points are odds of ten to one
 RIDGE = 1e-6  # in votes: far too little to move a rating that votes determine, enough to keep the others finite
 
 
@@ -45,7 +45,7 @@ class Ratings:
 
 
 def ratings(log: Log, *, mean: float = 1000.0, ridge: float = RIDGE) -> Ratings:
-    """Fit one Bradley-Terry rating an agent to all votes of a log, by maximum likelihood.
+    """Fit one Bradley-Terry rating per agent to all votes of a log, by maximum likelihood.
 
     Args:
         mean: of the ratings.
@@ -88,26 +88,11 @@ def _errors(log: Log, score: Floats, meetings: Floats, ridge: float, known: Bool
     return np.asarray(np.sqrt(np.maximum(np.einsum("ja,ab,jb->j", less_mean, meat, less_mean), 0.0)))
 
 
-@dataclass(frozen=True, eq=False)
-class Ladder(Everywhere):
-    """The best rated of the agents that are up, at every context; equal ratings by the order of the agents.
-
-    Args:
-        agents: names of the K agents.
-        ratings: from all votes, whoever is up.
-    """
-
-    agents: tuple[str, ...]
-    ratings: Ratings
-
-    def among(self, up: Bools) -> Floats:
-        """Return all weight on the best rated of the k agents that are up, (k,)."""
-        return np.asarray(best_of(self.ratings.score[up][None])[0], float)
-
-
 @dataclass(frozen=True)
 class PooledBT:
     """The agent at the top of the familiar ladder: count-weighted Bradley-Terry over all contexts.
+
+    Of the available agents it is the best rated, by all votes; equal ratings by the order of the agents.
 
     Args:
         ridge: see `ratings`.
@@ -115,6 +100,7 @@ class PooledBT:
 
     ridge: float = RIDGE
 
-    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Ladder:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Constant:
         """Return the policy; of Stage 1 only the log is used."""
-        return Ladder(stage1.agents, ratings(stage1.log, ridge=self.ridge))
+        score = ratings(stage1.log, ridge=self.ridge).score
+        return Constant(stage1.agents, lambda up: best_of(score[up][None])[0].astype(np.float64))

@@ -23,7 +23,7 @@ from nasheval.game.costs import HardBudget, SoftBudget
 from nasheval.game.regularizers import L2, Entropy, Regularizer
 from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
-from nasheval.policy.base import those_up
+from nasheval.policy.base import available
 from nasheval.policy.exact import ExactEquilibria, ExactPolicy
 from nasheval.policy.learned_contexts import Games, gather
 from nasheval.policy.learned_network import Network, Output
@@ -47,7 +47,7 @@ class LearnedPolicy:
     """A network trained on the empirical gap loss over the estimated games (Eq. empirical-gap-loss).
 
     It answers without asking the payoff model or solving a game. Asked among some of the agents only, it is bypassed:
-    it knows the game among all of them, so the estimated game among those that are up is solved exactly.
+    it knows the game among all of them, so the estimated game among those is solved exactly.
 
     Args:
         regularizer: L2(rho) or Entropy(tau).
@@ -161,9 +161,9 @@ class LearnedEquilibria:
 
         Args:
             contexts: n contexts.
-            agents: those that are up; unless all are, the network is bypassed and their game is solved exactly.
+            agents: the available ones; unless all are, the network is bypassed and their game is solved exactly.
         """
-        up, table = those_up(self.agents, agents), as_table(contexts)
+        up, table = available(self.agents, agents), as_table(contexts)
         if not up.all():
             return self.exact.predict_proba(table, agents=agents)
         if not self.exact.encoder.feature_names("network"):  # without context columns there is one game

@@ -33,7 +33,7 @@ from nasheval.errors import ConvergenceError, InputError
 from nasheval.feedback.base import Log
 from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
-from nasheval.policy.rules import Everywhere
+from nasheval.policy.base import Constant
 
 EPSILON = 0.01
 _MOST_AGENTS = 20  # all their sets, 2^20, are counted
@@ -41,30 +41,9 @@ _CELLS = 1 << 22  # numbers held at a time
 _PLAYED = 1e-9  # probability above which a committee is in the lottery
 
 
-@dataclass(frozen=True, eq=False)
-class Leaderboard(Everywhere):
-    """The uniform lottery over the top of a ranking, the same at every context; of those up, the first in the ranking.
-
-    Args:
-        agents: names of the K agents.
-        ranking: their names, best first.
-        winners: how many share the lottery.
-    """
-
-    agents: tuple[str, ...]
-    ranking: tuple[str, ...]
-    winners: int
-
-    def among(self, up: Bools) -> Floats:
-        """Return the lottery (k,) among the k agents that are up, (K,)."""
-        place = np.argsort([self.agents.index(name) for name in self.ranking])[up]
-        top = np.argsort(np.argsort(place)) < self.winners
-        return np.asarray(top / top.sum())
-
-
 @dataclass(frozen=True)
 class PluralisticLeaderboard:
-    """The uniform lottery over the top agents of a pluralistic ranking.
+    """The uniform lottery over the top agents of a pluralistic ranking; of the available ones, the first in it.
 
     Args:
         winners: how many agents share the lottery. Checkpoints go on until so many are ranked, since those that follow
@@ -83,7 +62,7 @@ class PluralisticLeaderboard:
         if not 0 <= self.epsilon < 0.125:
             raise InputError(f"epsilon is {self.epsilon!r}; accepted is 0 or more, below 1/8, where alpha would be 1.")
 
-    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Leaderboard:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Constant:
         """Return the policy; of Stage 1 only the log is used."""
         log = stage1.log
         if log.n_agents > _MOST_AGENTS:
@@ -96,7 +75,14 @@ class PluralisticLeaderboard:
         if not len(places):
             raise InputError("This log has no records, so no context has a ranking; give some.")
         ranking = pluralistic_ranking(places, order, epsilon=self.epsilon, winners=self.winners)
-        return Leaderboard(log.agents, tuple(log.agents[a] for a in ranking), self.winners)
+        return Constant(log.agents, lambda up: top_of(ranking, up, self.winners))
+
+
+def top_of(ranking: Ints, up: Bools, winners: int) -> Floats:
+    """Return the uniform lottery (k,) over the first of the k available agents, (K,), in a ranking (K,)."""
+    place = np.argsort(ranking)[up]
+    top = np.argsort(np.argsort(place)) < winners
+    return top / top.sum()
 
 
 # -- rankings of the contexts -----------------------------------------------------------------------------------------
@@ -228,7 +214,7 @@ def satisfied(places: Ints, committees: Ints, lottery: Floats, threshold: float)
     """
     best = _best_places(places, committees)
     weight = np.stack([(best[:, [c]] <= best) @ lottery for c in range(len(committees))], axis=1)
-    return np.asarray(weight >= threshold - _PLAYED)
+    return weight >= threshold - _PLAYED
 
 
 def _best_places(places: Ints, committees: Ints) -> Ints:
