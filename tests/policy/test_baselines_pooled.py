@@ -165,6 +165,14 @@ def test_two_hundred_agents_with_millions_of_votes_settle():
     assert found == pytest.approx(s - s.mean(), abs=0.1)
 
 
+def test_problems_may_differ_in_who_met_whom():
+    rng = np.random.default_rng(1)
+    wins = rng.poisson(5, (3, 6, 6)) * (1 - np.eye(6))
+    lead, meetings = (wins - wins.swapaxes(1, 2)).sum(axis=2), wins + wins.swapaxes(1, 2)
+    alone = [fit_scores(lead[[i]], meetings[i], ridge=1.0, tolerance=1e-12)[0] for i in range(3)]
+    assert fit_scores(lead, meetings, ridge=1.0, tolerance=1e-12) == pytest.approx(np.array(alone), abs=1e-12)
+
+
 # -- Nash averaging ---------------------------------------------------------------------------------------------------
 
 

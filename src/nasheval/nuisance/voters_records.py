@@ -13,6 +13,7 @@ from nasheval.feedback.base import Log
 from nasheval.feedback.menus import ORDER, PARTIAL
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.splitting import SEVERAL
+from nasheval.game.scores import fit_scores
 
 TIED_MENU = 6  # largest menu whose ties have a law of their own; E[Z] there takes 3^size steps
 _KNOWN = 300  # records from which on a voter may be told apart
@@ -213,11 +214,11 @@ def _merged(said: Ints, weight: Floats) -> tuple[Ints, Floats, Ints]:
 # -- the pooled start -------------------------------------------------------------------------------------------------
 
 
-def pooled_utilities(log: Log, seen: Bools, *, prior: float = 1.0, steps: int = 12) -> Floats:
+def pooled_utilities(log: Log, seen: Bools) -> Floats:
     """Return (models, K) Bradley-Terry utilities of the pair verdicts at the contexts each model may see.
 
-    A tie is half a win for each; a record of s agents weighs 2 / s a pair, so s - 1 in all. The penalty
-    prior / 2 |u|^2 keeps agents with few votes near the mean.
+    A tie is half a win for each; a record of s agents weighs 2 / s per pair, so s - 1 in all. The penalty |u|^2 / 2
+    keeps agents with few votes near the mean.
 
     Args:
         seen: (models, n_contexts).
@@ -232,21 +233,10 @@ def pooled_utilities(log: Log, seen: Bools, *, prior: float = 1.0, steps: int = 
         rows = np.flatnonzero(mask[context])
         wins[model] = np.bincount(flat[rows], for_j[rows], n * n).reshape(n, n)
         wins[model] += np.bincount(flat[rows], for_k[rows], n * n).reshape(n, n).T
-    return _bradley_terry(wins, prior, steps)
-
-
-def _bradley_terry(wins: Floats, prior: float, steps: int) -> Floats:
-    """Maximise the penalised likelihood by Newton's method, all models at once; wins is (models, K, K)."""
-    models, n, _ = wins.shape
-    u, votes = np.zeros((models, n)), wins + wins.transpose(0, 2, 1)
-    for _ in range(steps):
-        chance = 0.5 + 0.5 * np.tanh((u[:, :, None] - u[:, None, :]) / 2)
-        slope = (wins - votes * chance).sum(axis=2) - prior * u
-        bend = votes * chance * (1 - chance)
-        hessian = np.eye(n) * (bend.sum(axis=2) + prior)[:, :, None] - bend
-        step = np.linalg.solve(hessian, slope[:, :, None])[:, :, 0]
-        u += step * np.minimum(1.0, 2.0 / np.maximum(np.abs(step).max(axis=1, keepdims=True), 1e-9))
-    return u
+    meetings = wins + wins.transpose(0, 2, 1)
+    exact = 1e-12 * max(1.0, 0.1 * float(meetings.sum(axis=2).max(initial=0.0)))  # sums of many votes round
+    lead = (wins - wins.transpose(0, 2, 1)).sum(axis=2)
+    return fit_scores(lead, meetings, ridge=1.0, tolerance=exact)
 
 
 def tie_start(tables: list[Table], questions: list[Question], seen: Bools) -> Floats:

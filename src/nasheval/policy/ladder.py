@@ -12,7 +12,7 @@ from nasheval.arrays import Bools, Floats, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log
 from nasheval.feedback.partition import Zero
-from nasheval.game.scores import best_of, fit_scores
+from nasheval.game.scores import best_of, fit_scores, score_hessian
 from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import Constant
@@ -61,14 +61,14 @@ def ratings(log: Log, *, mean: float = 1000.0, ridge: float = RIDGE) -> Ratings:
     score, known = fit_scores(lead[None], meetings, ridge=ridge, tolerance=exact)[0], _determined(won)
     score = score - score[known].mean()
     error = np.where(known, _errors(log, score, meetings, ridge, known), np.inf)
-    found = (score, mean + ELO * score, ELO * error, meetings.sum(axis=1), known)
-    return Ratings(log.agents, *map(readonly, found))
+    votes = meetings.sum(axis=1)
+    return Ratings(log.agents, *map(readonly, (score, mean + ELO * score, ELO * error, votes, known)))
 
 
 def _determined(won: Floats) -> Bools:
     """Return (K,) the largest strongly connected set, given the votes (K, K) that each won over each."""
     label = connected_components(csr_array(won > 0), connection="strong")[1]
-    return np.asarray(label == np.bincount(label).argmax())
+    return label == np.bincount(label).argmax()
 
 
 def _errors(log: Log, score: Floats, meetings: Floats, ridge: float, known: Bools) -> Floats:
@@ -82,10 +82,9 @@ def _errors(log: Log, score: Floats, meetings: Floats, ridge: float, known: Bool
     cells = (np.concatenate([surprise, -surprise]), (rows, np.concatenate([j, k])))
     slopes = csr_array(cells, shape=(log.n_contexts, K))
     meat = (slopes.T @ slopes).toarray()
-    bent = meetings * (1 - np.tanh((score[:, None] - score[None, :]) / 2) ** 2) / 4
-    bread = np.linalg.inv(np.diag(bent.sum(axis=1) + ridge) - bent + bent.sum() / K**2)  # the last: see `fit_scores`
+    bread = np.linalg.inv(score_hessian(score[None], meetings, ridge)[0])
     less_mean = (np.eye(K) - known / known.sum()) @ bread
-    return np.asarray(np.sqrt(np.maximum(np.einsum("ja,ab,jb->j", less_mean, meat, less_mean), 0.0)))
+    return np.sqrt(np.maximum(np.einsum("ja,ab,jb->j", less_mean, meat, less_mean), 0.0))
 
 
 @dataclass(frozen=True)
