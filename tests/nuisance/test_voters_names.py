@@ -53,7 +53,7 @@ def test_names_tell_the_population_better():
     (models, X, mine), (plain, _, other) = fitted(named), fitted(nameless)
     assert (models.n_voters == np.maximum(2 * plain.n_voters, 3)).all()
     assert np.sqrt(((mine - truth) ** 2).mean()) < 0.75 * np.sqrt(((other - truth) ** 2).mean())
-    again = VoterModels.from_arrays(models.to_arrays())
+    again = VoterModels.from_arrays(models.to_arrays(), named)
     np.testing.assert_array_equal(again.predict(X, 1), models.predict(X, 1))
     assert models.parameters.keys() == plain.parameters.keys()
 

@@ -201,7 +201,7 @@ def test_plain_arrays_and_back():
 
     log = ne.SyntheticWorld(seed=70).feedback("winner", voters=3, n=100)
     models, X = fitted(log, Voters(epochs=2))
-    again = VoterModels.from_arrays(models.to_arrays())
+    again = VoterModels.from_arrays(models.to_arrays(), log)
     np.testing.assert_array_equal(again.predict(X, 1), models.predict(X, 1))
     voters = models.voters(X, 0)
     assert voters[0].u.shape == (5, 100)

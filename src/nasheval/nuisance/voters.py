@@ -22,16 +22,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Array, Bools, Floats, Ints
 from nasheval.errors import InputError
 from nasheval.feedback.base import Log
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters_margins import margins
 from nasheval.nuisance.voters_network import Shape, forward_one
-from nasheval.nuisance.voters_plan import FEW, Plan, Workshop, batch_for, epochs_for, hidden_for
-from nasheval.nuisance.voters_probes import Probes, own_menus, probes_of
-from nasheval.nuisance.voters_records import Kind, Question, questions_of, stop_shares, tables_of
+from nasheval.nuisance.voters_plan import FEW, Workshop, batch_for, epochs_for, hidden_for
+from nasheval.nuisance.voters_probes import Probes, probes_of
+from nasheval.nuisance.voters_records import Kind, Question, question_rows, questions_of, stop_shares, tables_of
 from nasheval.nuisance.voters_train import Data, Schedule, context_mass
 
 _CELLS = 1 << 21  # numbers held at a time while predicting
@@ -48,8 +48,8 @@ class Voters:
         epochs: passes over the contexts; the best one on held-out contexts is kept, the pooled model if none is better.
         weight_decay: how fast weights shrink toward the pooled model, whatever the input; None also finds out which
             inputs matter.
-        members: models a fold, whose answers are averaged; each holds out contexts of its own.
-        batch: contexts a step.
+        members: models per fold, whose answers are averaged; each holds out contexts of its own.
+        batch: contexts per step.
         rate: highest learning rate.
     """
 
@@ -79,9 +79,9 @@ class Voters:
         questions = questions_of(whole)
         data = Data(np.ascontiguousarray(X.network, np.float32), tables_of(whole, questions), questions)
         asked = train & (context_mass(data.tables, log.n_contexts) > 0)
-        plan = self._plan(whole, asked, effort)
-        shape, trained, recipes = Workshop(whole, data, asked, plan, effort.advance).run(self.voters, self.weight_decay)
-        by_fold = (len(train), plan.members)
+        workshop = self._workshop(whole, data, asked, effort)
+        shape, trained, recipes = workshop.run(self.voters, self.weight_decay)
+        by_fold = (len(train), workshop.members)
         return VoterModels(
             menus=log.menus,
             probes=probes_of(log, questions),
@@ -98,10 +98,10 @@ class Voters:
             weight_decay=np.array([recipe.weight_decay for recipe in recipes]),
         )
 
-    def _plan(self, log: Log, asked: Bools, effort: Effort) -> Plan:
-        contexts = int(asked.sum(axis=1).mean()) if len(asked) else 0
-        told = np.bincount(log.context_of, log.records.sizes - 1.0, log.n_contexts)
-        comparisons = float((asked * told).sum(axis=1).mean()) if len(asked) else 0.0
+    def _workshop(self, log: Log, data: Data, asked: Bools, effort: Effort) -> Workshop:
+        contexts = int(asked.sum(axis=1).mean())
+        made = np.bincount(log.context_of, log.records.sizes - 1.0, log.n_contexts)  # comparisons at each context
+        comparisons = float((asked * made).sum(axis=1).mean())
         members = self.members or (5 if contexts <= FEW else 1)
         epochs = epochs_for(contexts) if self.epochs is None else self.epochs
         hidden = tuple(self.hidden or hidden_for(comparisons))
@@ -110,25 +110,21 @@ class Voters:
             batch=self.batch or batch_for(contexts, comparisons),
             rate=self.rate,
             device=effort.device,
-            threads=_threads(effort.n_jobs) if max(hidden) > _SMALL else 1,
+            threads=(effort.n_jobs if effort.n_jobs > 0 else os.cpu_count() or 1) if max(hidden) > _SMALL else 1,
         )
-        return Plan(hidden, schedule, members, effort.seed)
-
-
-def _threads(n_jobs: int) -> int:
-    return n_jobs if n_jobs > 0 else (os.cpu_count() or 1)
+        return Workshop(log, data, asked, schedule, hidden, members, effort)
 
 
 def _mean(losses: Floats) -> Floats:
     """Return the mean over members; NaN where no member held anything out."""
     known = ~np.isnan(losses)
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(known, losses, 0.0).sum(axis=1) / known.sum(axis=1))
+        return np.where(known, losses, 0.0).sum(axis=1) / known.sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class VoterModels:
-    """Fitted populations, one a fold; a fold with several members has the voters of all of them.
+    """Fitted populations, one per fold; a fold with several members has the voters of all of them.
 
     Args:
         menus: the catalogue whose columns are predicted.
@@ -204,37 +200,28 @@ class VoterModels:
 
     # -- plain arrays -------------------------------------------------------------------------------------------------
 
-    def to_arrays(self) -> dict[str, Floats]:
+    def to_arrays(self) -> dict[str, Array]:
         """Return everything as plain arrays, for a file; `from_arrays` is the way back."""
         menus, shape = self.menus, self.shape
         sizes = [shape.inputs, shape.agents, shape.voters, shape.ties, 0, *shape.hidden]  # 0: once an option
-        questions = [[q.size, q.form, int(q.kind), q.tie, q.n_tie] for q in self.questions]
         return {
             "shape": np.array(sizes, np.int64),
-            "questions": np.array(questions, np.int64).reshape(-1, 5),
-            "menu_offsets": np.asarray(menus.offsets),
-            "menu_agents": np.asarray(menus.agent),
-            "menu_forms": np.asarray(menus.form),
-            **{name: np.asarray(getattr(self, name)) for name in _RESULTS},
+            "questions": question_rows(self.questions),
+            "menu_offsets": menus.offsets,
+            "menu_agents": menus.agent,
+            "menu_forms": menus.form,
+            **{name: getattr(self, name) for name in _RESULTS},
             **{f"parameter.{name}": values for name, values in self.parameters.items()},
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Floats], probes: Probes | None = None) -> VoterModels:
-        """Return the models that `to_arrays` wrote.
-
-        Args:
-            probes: the menus to ask about; None: those of the file, as for a log that was not cut into pairs.
-        """
+    def from_arrays(cls, arrays: Mapping[str, Array], log: Log) -> VoterModels:
+        """Return the models that `to_arrays` wrote, given the log that they were fitted to."""
         inputs, agents, voters, ties, _, *hidden = arrays["shape"].tolist()
-        menus = MenuCatalogue(
-            arrays["menu_offsets"], arrays["menu_agents"], arrays["menu_forms"], np.zeros(0, np.int32), agents
-        )
-        prefix = "parameter."
-        questions = [Question(s, f, Kind(k), t, n) for s, f, k, t, n in arrays["questions"].tolist()]
+        questions, prefix = questions_of(log.whole), "parameter."
         return cls(
-            menus=menus,
-            probes=probes or own_menus(menus, questions),
+            menus=log.menus,
+            probes=probes_of(log, questions),
             questions=tuple(questions),
             shape=Shape(inputs, agents, voters, tuple(hidden), ties),
             parameters={name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)},
@@ -259,4 +246,4 @@ class LatentVoter:
         base = self.tie[question.tie : question.tie + question.n_tie, None, None]
         leaning = np.zeros((question.n_tie, 1, len(self.lean)), np.float32)
         leaning[: 1 if question.kind == Kind.DUEL else None] = self.lean
-        return np.asarray(base + leaning)
+        return base + leaning

@@ -74,7 +74,7 @@ def initial(
         spread: (models,) root mean square length of the contexts, relevance counted in.
         pooled: (models, K).
         tie: (models, T).
-        names: voters who are told apart; 1 for none.
+        names: voters who are distinguished by name; 1 for none.
     """
     models = len(rngs)
     drawn: dict[str, list[Floats]] = {}
@@ -151,4 +151,4 @@ def slopes_of(parameters: dict[str, Floats], x: Floats, seen: list[Ints], shape:
     margin = (torch.tanh((u.gather(2, j) - u.gather(2, k)) / 2) * log_weight.exp().unsqueeze(2)).sum(-1)
     signs = torch.from_numpy(rng.choice(np.array([-1, 1], np.float32), margin.shape))
     (slope,) = torch.autograd.grad((margin * signs).sum(), at)
-    return np.asarray(slope.square().mean(1).sqrt().numpy(), np.float64)
+    return slope.square().mean(1).sqrt().numpy().astype(np.float64)

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import ceil
-from typing import Any
 
 import numpy as np
 
@@ -34,7 +33,7 @@ class Task:
         relevance: (inputs,) what each input is multiplied by.
         seed: of all it draws.
         group: tasks of one group share their best epoch.
-        named: whether voters with names are told apart, where the data tell them apart.
+        named: whether voters with names are distinguished, where the data has names.
     """
 
     fit: Ints
@@ -55,7 +54,7 @@ class Schedule:
 
     Args:
         epochs: passes over the contexts.
-        batch: contexts a step and model.
+        batch: contexts per step and model.
         rate: highest learning rate.
         device: "cpu" or "cuda".
         threads: of PyTorch.
@@ -70,7 +69,7 @@ class Schedule:
 
 @dataclass(frozen=True)
 class Trained:
-    """What came out, one row a task.
+    """What came out, one row per task.
 
     Args:
         parameters: at the best epoch, each (tasks, ...).
@@ -93,7 +92,7 @@ class Data:
         x: (n_contexts, inputs) float32.
         tables: the records.
         questions: their questions.
-        shares: (names,) the share of the records of each voter who is told apart; one where nobody is.
+        shares: (names,) the share of the records of each voter who is distinguished by name; one where nobody is.
     """
 
     x: Floats
@@ -128,7 +127,7 @@ class _Trainer:
         self.best = {name: self._put(values) for name, values in pooled_only(start).items()}
         self.decay = self._column([t.weight_decay for t in tasks])
         self.x = self._put(data.x)
-        self.tables = [_TableOnDevice(table, data.questions[table.question], self._put) for table in data.tables]
+        self.tables = [_TableOnDevice(table, self._put) for table in data.tables]
         self.steps = max(1, ceil(max(len(t.fit) for t in tasks) / schedule.batch))
         mass = context_mass(data.tables, len(data.x))
         self.check_mass = np.array([mass[t.check].sum() for t in tasks])
@@ -160,8 +159,8 @@ class _Trainer:
             self._keep(better)
             advance(1.0 / self.schedule.epochs)
         self.best["hidden_0"] *= self.relevance.mT  # so what is returned reads the inputs as they are
-        found = self._population(self.best)
-        return Trained({name: p.cpu().numpy() for name, p in found.items()}, loss, pooled_loss, epoch)
+        kept = self._population(self.best)
+        return Trained({name: p.cpu().numpy() for name, p in kept.items()}, loss, pooled_loss, epoch)
 
     def _by_name(self, p: dict[str, Tensor]) -> Tensor:
         """Return (models, names, V) logits of the latent voters behind each named one."""
@@ -186,7 +185,7 @@ class _Trainer:
         group = np.array([task.group for task in self.tasks])
         gains = [np.nan_to_num((before - now) * self.check_count, posinf=0.0, neginf=0.0) for before in (best, pooled)]
         on_best, on_pooled = (np.bincount(group, gain)[group] for gain in gains)
-        return np.asarray((on_best > 0) & (on_pooled > _PROOF))
+        return (on_best > 0) & (on_pooled > _PROOF)
 
     def _keep(self, better: Bools) -> None:
         import torch
@@ -262,16 +261,17 @@ class _Trainer:
                 for losses, model in self._answers(batch, p):
                     total += np.bincount(model.cpu().numpy(), losses.double().cpu().numpy(), len(self.tasks))
         with np.errstate(invalid="ignore"):
-            return np.asarray(total / self.check_mass)
+            return total / self.check_mass
 
 
 class _TableOnDevice:
-    def __init__(self, table: Table, question: Question, put: Any) -> None:
+    def __init__(self, table: Table, put: Callable[[Array], Tensor]) -> None:
+        question = table.question
         self.question, self.shape = question, table.shape
         self.agents, self.weight, self.name = put(table.agents), put(table.weight), put(table.name)
-        partly = question.kind != Kind.RANKED or bool((table.told[:-1] == 0).any())
-        self.told = put(table.told) if partly else None
-        self.extra = put({Kind.DUEL: table.outcome, Kind.PAIRS: table.block}.get(table.kind, np.zeros(0)))
+        partly = question.kind != Kind.RANKED or bool((table.starts[:-1] == 0).any())
+        self.starts = put(table.starts) if partly else None
+        self.extra = put({Kind.DUEL: table.outcome, Kind.PAIRS: table.block}.get(question.kind, np.zeros(0)))
 
     def ties(self, p: dict[str, Tensor], model: Tensor, lean: Tensor, row: Tensor) -> Tensor:
         """Return (n_tie, m, V) log tie weights; the weight of both-bad answers does not lean."""
@@ -287,9 +287,9 @@ class _TableOnDevice:
         return base + leaning
 
     def log_likelihood(self, u: Tensor, record: Tensor, ties: Tensor) -> Tensor:
-        told = None if self.told is None else self.told.index_select(1, record)
+        starts = None if self.starts is None else self.starts.index_select(1, record)
         extra = self.extra.index_select(self.extra.dim() - 1, record) if len(self.extra) else None
-        return log_likelihood(self.question.kind, u, self.shape, told, extra, ties)
+        return log_likelihood(self.question.kind, u, self.shape, starts, extra, ties)
 
 
 @dataclass(frozen=True)
@@ -306,17 +306,17 @@ def _batches(contexts: list[Ints], steps: int, tables: list[Table]) -> Iterator[
     width = max(1, ceil(max(map(len, contexts)) / steps))
     grid = np.full((steps, len(contexts), width), -1, np.int64)
     for model, mine in enumerate(contexts):
-        for step, part in enumerate(np.array_split(mine, steps)):
-            grid[step, model, : len(part)] = part
+        for step, dealt in enumerate(np.array_split(mine, steps)):
+            grid[step, model, : len(dealt)] = dealt
     flat = np.maximum(grid, 0).ravel()
-    dealt = []
+    answers = []
     for table in tables:
         sizes = np.where(grid.ravel() >= 0, np.diff(table.offsets)[flat], 0)
         rows = np.repeat(np.arange(len(flat)) % grid[0].size, sizes)
         cuts = np.cumsum(sizes.reshape(steps, -1).sum(axis=1))[:-1]
-        dealt.append((np.split(rows, cuts), np.split(runs(table.offsets[:-1][flat], sizes), cuts)))
+        answers.append((np.split(rows, cuts), np.split(runs(table.offsets[:-1][flat], sizes), cuts)))
     for step in range(steps):
-        yield _Batch(np.maximum(grid[step], 0), [rows[step] for rows, _ in dealt], [recs[step] for _, recs in dealt])
+        yield _Batch(np.maximum(grid[step], 0), [rows[step] for rows, _ in answers], [ids[step] for _, ids in answers])
 
 
 def context_mass(tables: list[Table], n_contexts: int) -> Floats:
@@ -326,8 +326,8 @@ def context_mass(tables: list[Table], n_contexts: int) -> Floats:
 
 def _by_context(tables: list[Table], values: list[Floats | Ints], n_contexts: int) -> Floats:
     """Return (n_contexts,) sums of a value of each row over the tables."""
-    found = np.zeros(n_contexts)
+    sums = np.zeros(n_contexts)
     for table, value in zip(tables, values, strict=True):
         total = np.concatenate([[0.0], np.cumsum(value, dtype=np.float64)])
-        found += total[table.offsets[1:]] - total[table.offsets[:-1]]
-    return found
+        sums += total[table.offsets[1:]] - total[table.offsets[:-1]]
+    return sums

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -18,8 +18,7 @@ from nasheval.nuisance.trees import TreeModels
 from nasheval.nuisance.tuning import Tuned, TunedModels
 from nasheval.nuisance.voters import VoterModels
 from nasheval.nuisance.voters_network import Shape
-from nasheval.nuisance.voters_probes import probes_of
-from nasheval.nuisance.voters_records import Question, questions_of
+from nasheval.nuisance.voters_records import Question, question_rows, questions_of
 from nasheval.store.boosters import models_of, models_text
 from nasheval.store.folder import Files, reading
 from nasheval.store.manifest import fields
@@ -163,8 +162,7 @@ def _unpack_voters(told: Any, files: Files, frame: Frame, name: str) -> VoterMod
         counts = arrays["n_voters"]
         if not ((counts >= 1) & (counts <= shape.voters)).all():
             raise ValueError("a fold has more voters than the model, or none")
-        models = VoterModels.from_arrays(arrays, probes_of(frame.log, questions))
-        return replace(models, menus=frame.log.menus, questions=tuple(questions))
+        return VoterModels.from_arrays(arrays, frame.log)
 
 
 def _shape_of(told: Array | None, frame: Frame, questions: list[Question]) -> Shape:
@@ -205,8 +203,7 @@ def _voters_layout(arrays: Mapping[str, Array], shape: Shape, frame: Frame, ques
 
 def _require_same_log(arrays: Mapping[str, Array], frame: Frame, questions: list[Question]) -> None:
     menus = frame.log.menus
-    asked = np.array([[q.size, q.form, int(q.kind), q.tie, q.n_tie] for q in questions], np.int64).reshape(-1, 5)
     both = (("menu_offsets", menus.offsets), ("menu_agents", menus.agent), ("menu_forms", menus.form))
-    for name, values in (*both, ("questions", asked)):
+    for name, values in (*both, ("questions", question_rows(questions))):
         if not np.array_equal(arrays[name], values):
             raise ValueError(f"the array {name!r} does not fit the log in evidence.parquet")
