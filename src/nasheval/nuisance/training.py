@@ -55,12 +55,14 @@ def initial_layers(
         spread: of the contexts (`spread_of`), where the first layer draws Fourier features: sin(x weights + biases),
             with phases over about one turn of a typical context. None: it is like the others.
     """
-    layers = []
-    for number, (before, after) in enumerate(pairwise(widths)):
-        waves = number == 0 and spread is not None
-        size = 1.0 / spread if waves else gain / np.sqrt(max(before, 1))
-        weights = rng.standard_normal((before, after)) * size
-        layers.append((weights, rng.uniform(-pi, pi, after) if waves else np.zeros(after)))
+    layers: list[tuple[Floats, Floats]] = []
+    for before, after in pairwise(widths):
+        if not layers and spread is not None:
+            weights = rng.standard_normal((before, after)) / spread
+            layers.append((weights, rng.uniform(-pi, pi, after)))
+        else:
+            weights = rng.standard_normal((before, after)) * (gain / np.sqrt(max(before, 1)))
+            layers.append((weights, np.zeros(after)))
     return layers
 
 

@@ -212,7 +212,7 @@ def _merged(said: Ints, weight: Floats) -> tuple[Ints, Floats, Ints]:
     sorted_rows = said[order]
     new = np.concatenate([[True], (sorted_rows[1:] != sorted_rows[:-1]).any(axis=1)])
     kind = np.cumsum(new) - 1
-    return order[new], np.bincount(kind, weight[order]), np.bincount(kind)
+    return order[new], np.bincount(kind, weight[order]).astype(float), np.bincount(kind)
 
 
 # -- the pooled start -------------------------------------------------------------------------------------------------

@@ -65,7 +65,7 @@ def among_available(policy: Policy, log: Log, column: str | None) -> Policy:
     shown = np.zeros((log.n_contexts, log.n_agents), bool)
     shown[np.repeat(log.context_of, log.records.sizes), log.records.agent] = True
     for value, rows in _rows_by_value(log.contexts, column):
-        here = shown[rows].any(axis=0)
+        here = np.atleast_1d(shown[rows].any(axis=0))
         if here.any():
             seen[value] = here
     if len(seen) > _MOST_VALUES:

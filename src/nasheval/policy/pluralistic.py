@@ -120,7 +120,7 @@ def _completed(log: Log, starts: Ints, sizes: Ints) -> Floats:
     met += met.transpose(0, 2, 1).copy()
     lead = np.bincount(of * K + j, weight * said.z[rows], n * K) - np.bincount(of * K + k, weight * said.z[rows], n * K)
     system = np.eye(K) * (1 + met.sum(axis=2))[:, :, None] - met
-    return np.asarray(np.linalg.solve(system, lead.reshape(n, K, 1))[:, :, 0])
+    return np.linalg.solve(system, lead.reshape(n, K, 1))[:, :, 0]
 
 
 # -- committees -------------------------------------------------------------------------------------------------------
@@ -162,7 +162,7 @@ def iterated_rounding(places: Ints, order: Ints, size: int, epsilon: float) -> I
 
 def committees_of(order: Ints, seats: int) -> Ints:
     """Return all committees, (L, seats), in the order of the permutation."""
-    return np.asarray(order[np.array(list(combinations(range(len(order)), seats)))])
+    return order[np.array(list(combinations(range(len(order)), seats)))]
 
 
 def outvoted(places: Ints, committees: Ints) -> Floats:
@@ -173,14 +173,14 @@ def outvoted(places: Ints, committees: Ints) -> Floats:
     """
     n, K = places.shape
     bit = 1 << np.arange(K)
-    found, sought = np.empty((K, len(committees))), bit[committees].sum(axis=1)
+    shares, sought = np.empty((K, len(committees))), bit[committees].sum(axis=1)
     for a in range(K):
         table = np.bincount((places > places[:, [a]]) @ bit, minlength=1 << K)
         for i in range(K):
             halves = table.reshape(-1, 2, 1 << i)  # sets without agent i, and with
             halves[:, 0] += halves[:, 1]
-        found[a] = table[sought]
-    return np.asarray(found / n)
+        shares[a] = table[sought] / n
+    return shares
 
 
 def stable_lottery(b: Floats) -> tuple[Floats, float]:
@@ -192,7 +192,7 @@ def stable_lottery(b: Floats) -> tuple[Floats, float]:
         b: (K, L) the share of contexts that prefer each agent to each committee.
     """
     K, L = b.shape
-    found = linprog(
+    program = linprog(
         np.r_[np.zeros(L), 1.0],
         A_ub=np.c_[b, -np.ones(K)],
         b_ub=np.zeros(K),
@@ -200,9 +200,9 @@ def stable_lottery(b: Floats) -> tuple[Floats, float]:
         b_eq=[1.0],
         method="highs",
     )
-    if found.status != 0:
-        raise ConvergenceError(f"HiGHS could not find a stable lottery: {found.message} Please report it.")
-    return found.x[:L], float(found.fun)
+    if program.status != 0:
+        raise ConvergenceError(f"HiGHS could not find a stable lottery: {program.message} Please report it.")
+    return program.x[:L], float(program.fun)
 
 
 def satisfied(places: Ints, committees: Ints, lottery: Floats, threshold: float) -> Bools:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from scipy.optimize import linprog, minimize
@@ -92,12 +92,8 @@ class MaximalLottery:
         from nasheval.game.solver import solve
 
         costs = None if self.costs is None else costs_in_order(self.costs, stage1.agents)
-        terms = {
-            "regularizer": self.regularizer,
-            "costs": costs,
-            "cost_weight": self.cost_weight,
-            "budget": self.budget,
-        }
+        terms: dict[str, Any] = {"regularizer": self.regularizer, "costs": costs}
+        terms |= {"cost_weight": self.cost_weight, "budget": self.budget}
         margins = pooled_margins(stage1.log)
         policy = Constant(stage1.agents, lambda up: solve(margins, available=up, **terms).strategy[up])
         policy.lottery()  # a budget that buys nobody speaks up now

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -68,8 +68,7 @@ def strengthened(omega: Regularizer, strength: float) -> Regularizer:
         case Entropy():
             return replace(omega, tau=max(omega.tau, strength))
         case LinearCost() | ConvexCost() | HardBudget():
-            changed: Any = replace(omega, base=strengthened(omega.base, strength))
-            return changed  # type: ignore[no-any-return]
+            return replace(omega, base=strengthened(omega.base, strength))
     return omega
 
 
