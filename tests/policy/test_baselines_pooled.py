@@ -184,10 +184,6 @@ def test_log_odds_by_hand():
     # against p of a and 1 - p of c, b wins log(2) (1 - p) - log(5) p: at most 0 from p = 0.301, and 1/2 is most even
     assert policy.lottery() == pytest.approx([0.5, 0, 0.5], abs=1e-8)
     assert policy.lottery(["b", "c"]) == pytest.approx([0, 1, 0], abs=1e-9)
-    # by margins a beats b always, and b beats c half of the time
-    assert NashAveraging(matrix="margins").fit(of_log(log)).lottery() == pytest.approx([0.5, 0, 0.5], abs=1e-8)
-    with pytest.raises(InputError, match="matrix is 'elo'"):
-        NashAveraging(matrix="elo")
 
 
 def test_a_copy_shares_the_weight_of_its_model():

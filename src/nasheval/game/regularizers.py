@@ -159,5 +159,5 @@ def _check_strength(name: str, value: float, *, least: str, fine: bool) -> None:
 def _check_reference(reference: Floats) -> None:
     if reference.ndim not in (1, 2) or not (reference > 0).all() or not np.allclose(reference.sum(-1), 1, atol=1e-6):
         raise InputError(
-            "The reference of Entropy is a lottery (K,), or one a game (n, K): every entry above 0, each summing to 1."
+            "The reference of Entropy is a lottery (K,), or one per game (n, K): entries above 0, each summing to 1."
         )

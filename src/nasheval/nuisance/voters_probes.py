@@ -30,7 +30,7 @@ class Probes:
     Args:
         menus: the menus; only their members and forms are used.
         question: (M,) the number of the question that each is asked.
-        pooling: (pairs of these menus, columns) weights, each column's summing to one; None: a column each.
+        pooling: (pairs of these menus, columns) weights, each column's summing to one; None: one column per pair.
     """
 
     menus: MenuCatalogue

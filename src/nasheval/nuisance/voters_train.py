@@ -29,7 +29,7 @@ class Task:
         pooled: (K,) pooled utilities of the contexts it learns from.
         tie: (T,) log tie weights to start at.
         voters: number of voters.
-        weight_decay: how fast its weights shrink toward the pooled model, a unit of learning rate.
+        weight_decay: how fast its weights shrink toward the pooled model, per unit of learning rate.
         relevance: (inputs,) what each input is multiplied by.
         seed: of all it draws.
         group: tasks of one group share their best epoch.

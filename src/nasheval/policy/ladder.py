@@ -18,6 +18,7 @@ from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import Constant
 
 ELO = 400 / np.log(10)  # points per unit of log-odds: 400 points are odds of ten to one
+_MEAN = 1000.0  # of the ratings
 RIDGE = 1e-6  # in votes: far too little to move a rating that votes determine, enough to keep the others finite
 
 
@@ -44,11 +45,10 @@ class Ratings:
     determined: Bools
 
 
-def ratings(log: Log, *, mean: float = 1000.0, ridge: float = RIDGE) -> Ratings:
+def ratings(log: Log, *, ridge: float = RIDGE) -> Ratings:
     """Fit one Bradley-Terry rating per agent to all votes of a log, by maximum likelihood.
 
     Args:
-        mean: of the ratings.
         ridge: weight of ||score||^2 / 2 in the likelihood, in votes.
     """
     if not 0 < ridge < np.inf:
@@ -62,7 +62,7 @@ def ratings(log: Log, *, mean: float = 1000.0, ridge: float = RIDGE) -> Ratings:
     score = score - score[known].mean()
     error = np.where(known, _errors(log, score, meetings, ridge, known), np.inf)
     votes = meetings.sum(axis=1)
-    return Ratings(log.agents, *map(readonly, (score, mean + ELO * score, ELO * error, votes, known)))
+    return Ratings(log.agents, *map(readonly, (score, _MEAN + ELO * score, ELO * error, votes, known)))
 
 
 def _determined(won: Floats) -> Bools:

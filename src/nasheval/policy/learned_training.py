@@ -34,7 +34,7 @@ class Recipe:
         waves: Fourier features before them, 0 for none.
         rate: learning rate of Adam, the highest one of an annealed schedule.
         weight_decay: L2 penalty on all parameters.
-        batch: contexts a step.
+        batch: contexts per step.
         epochs: most passes over the contexts.
         patience: epochs without a new lowest held-out gap after which training ends.
         schedule: "constant", or "annealed": the regulariser starts strong, where equilibria are mixtures and no agent

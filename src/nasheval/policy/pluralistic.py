@@ -14,7 +14,7 @@ The paper says which steps and parameters, not everything in between. Here:
   equal ones in that of the permutation;
 - a context without a record has no ranking and no say.
 
-Where a context compares few of the agents, most of its ranking is the permutation: with one duel a context, as in an
+Where a context compares few of the agents, most of its ranking is the permutation: with one duel per context, as in an
 arena, the lottery says little.
 """
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from scipy.optimize import linprog, minimize
 from scipy.special import softmax
 
 from nasheval.arrays import Bools, Floats, readonly
-from nasheval.errors import ConvergenceError, InputError
+from nasheval.errors import ConvergenceError
 from nasheval.feedback.base import Log
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
@@ -20,7 +20,6 @@ from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import Constant
 from nasheval.policy.terms import Costs, costs_in_order
 
-MatrixName = Literal["log-odds", "margins"]
 _LONG = {"maxiter": 100_000, "maxfun": 1_000_000, "maxcor": 50, "ftol": 0.0, "gtol": 1e-11}
 _NEAR = 1e-6  # what an opponent may win against the answer, on the scale of the matrix
 
@@ -105,24 +104,16 @@ class MaximalLottery:
 
 @dataclass(frozen=True)
 class NashAveraging:
-    """Nash averaging (Balduzzi et al., 2018), for orientation: the maximum-entropy equilibrium of pooled votes.
+    """Nash averaging (Balduzzi et al., 2018), for orientation: the maximum-entropy equilibrium of pooled log-odds.
 
-    Args:
-        matrix: "log-odds": log((w_jk + 1/2) / (w_kj + 1/2)) with w_jk the votes that j won over k, a tie being half a
-            win for each; the half vote keeps it finite, and a pair that never met is 0. "margins": the mean verdicts of
-            Eq. pooled-payoff, as for MaximalLottery.
+    These are log((w_jk + 1/2) / (w_kj + 1/2)) with w_jk the votes that j won over k, a tie being half a win for each;
+    the half vote keeps them finite, and a pair that never met is 0.
     """
-
-    matrix: MatrixName = "log-odds"
-
-    def __post_init__(self) -> None:
-        if self.matrix not in ("log-odds", "margins"):
-            raise InputError(f"matrix is {self.matrix!r}; accepted are 'log-odds' and 'margins'.")
 
     def fit(self, stage1: Stage1, effort: Effort | None = None) -> Constant:
         """Return the policy; of Stage 1 only the log is used."""
-        pooled = pooled_log_odds(stage1.log) if self.matrix == "log-odds" else pooled_margins(stage1.log)
-        return Constant(stage1.agents, lambda up: most_even_equilibrium(pooled[np.ix_(up, up)]))
+        log_odds = pooled_log_odds(stage1.log)
+        return Constant(stage1.agents, lambda up: most_even_equilibrium(log_odds[np.ix_(up, up)]))
 
 
 def pooled_log_odds(log: Log) -> Floats:
