@@ -116,4 +116,4 @@ for i in range(40):
     vectors, found = cache.find(text_keys([f"{name} {i}" for name in "abc" for i in range(40)]))
     assert found.all()
     assert vectors[:, 0].tolist() == [*range(40)] * 3
-    assert not [file for file in cache.path.parent.iterdir() if file.suffix == ".tmp"]
+    assert not [file for file in cache.path.parent.iterdir() if file.suffix == ".partial"]

@@ -154,7 +154,7 @@ def test_the_default_cache_is_the_users(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     TextEncoder("org/model", 4, cache=True).encode(["a"])
     (file,) = (tmp_path / "xdg/nasheval/text").iterdir()
-    assert re.fullmatch(r"org-model-[0-9a-f]{8}-4\.\w{8}\.parquet", file.name)
+    assert re.fullmatch(r"org-model-[0-9a-f]{8}-4\.\w{16}\.parquet", file.name)
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     TextEncoder("org/model", 4, cache=True).encode(["a"])

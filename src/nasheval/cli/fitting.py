@@ -16,6 +16,7 @@ from nasheval.cli.printing import Machine, console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.cli.summary import Outcome, print_summary, summary_dict
 from nasheval.errors import NashEvalError
+from nasheval.files import check_folder
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
@@ -70,7 +71,7 @@ def fit(
 
     check_target(out.resolve(), overwrite)  # before the work, not after it
     if report is not None:
-        reporting.check_folder(report)
+        check_folder(report)
     show = not quiet and sys.stderr.isatty()
     log = reading.log(file, quiet=quiet)
     settings = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)

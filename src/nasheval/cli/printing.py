@@ -7,15 +7,11 @@ import json
 import math
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-
-from nasheval.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -77,16 +73,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a name to write to; the file is at its place once all of it is written, or not at all."""
-    if not path.parent.is_dir():
-        raise InputError(f"There is no folder {str(path.parent)!r} to write {path.name!r} into; create it first.")
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

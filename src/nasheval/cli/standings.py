@@ -35,11 +35,12 @@ class Board:
     @staticmethod
     def of(model: NashEval, by: str | None, voters: Speaks | None = None) -> Board:
         """Return the leaderboard by a context column, or of all contexts."""
-        from nasheval.scoring.leaderboard import groups_of, standings
+        from nasheval.payoff.inference import payoffs_by
+        from nasheval.scoring.leaderboard import standings
 
-        groups = groups_of(model.stage1_.pseudo, by, voters=voters, seed=model.random_state)
+        groups = payoffs_by(model.stage1_.pseudo, by, voters=voters, seed=model.random_state)
         rows = [asdict(row) for row in standings(model.stage1_.log, groups, model.regularizer)]
-        return Board(rows, {group.name if by else "": group.payoff.notes for group in groups})
+        return Board(rows, {group.name if by else "": group.notes for group in groups})
 
 
 def note_lines(notes: Mapping[str, Sequence[str]]) -> Iterator[Text]:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from secrets import token_hex
 from typing import TypeAlias
 
 import numpy as np
@@ -23,6 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nasheval.errors import InputError
+from nasheval.files import whole_file
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
@@ -65,7 +66,7 @@ class VectorCache:
             raise InputError(f"text cache: cannot use the folder {self.path.parent} ({error.strerror}).") from error
 
     def find(self, keys: pa.FixedSizeBinaryArray) -> tuple[Vectors, npt.NDArray[np.bool_]]:
-        """Look keys up: vectors (n, dim), zero where unknown, and (n,) whether each was found.
+        """Look keys up: vectors (n, dim), zero where unknown, and (n,) whether each is known.
 
         Args:
             keys: n keys, from `text_keys`.
@@ -86,8 +87,8 @@ class VectorCache:
         """
         try:
             self._write(pa.table([keys, self._column(vectors)], schema=self._schema))
-        except OSError as error:
-            _LOG.warning("text cache: cannot write %s (%s); its vectors were not kept", self.path, error.strerror)
+        except (OSError, InputError) as error:
+            _LOG.warning("text cache: cannot write %s (%s); its vectors were not kept", self.path, error)
 
     def _files(self) -> list[Path]:
         mine = self.path.stem + "."
@@ -112,14 +113,8 @@ class VectorCache:
                 _LOG.info("text cache: %s is not a cache of %d dimensions and is ignored", file, self.dim)
 
     def _write(self, table: pa.Table) -> None:
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.stem + ".", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                pq.write_table(table, file, compression="none", use_dictionary=False, write_page_checksum=True)
-            os.replace(name, Path(name).with_suffix(".parquet"))
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with whole_file(self.path.with_name(f"{self.path.stem}.{token_hex(8)}.parquet")) as file:
+            pq.write_table(table, file, compression="none", use_dictionary=False, write_page_checksum=True)
 
     @property
     def _schema(self) -> pa.Schema:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from os import PathLike
-from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import numpy as np
@@ -21,6 +19,7 @@ from nasheval.feedback.arrow_columns import one_line
 from nasheval.feedback.assemble import refuse_not_finite
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.records import Records
+from nasheval.files import parse_json, whole_file
 
 COLUMN = "_records"
 FORMAT = 1
@@ -115,12 +114,12 @@ def _about(table: pa.Table, source: str) -> dict[str, Any]:
             fix="read votes with ne.read_votes, rankings with ne.read_rankings, scores with ne.read_scores",
         )
     try:
-        about = json.loads(raw)
+        about = parse_json(raw)
         version, agents, text = about["format"], about["agents"], about["text"]
         names = isinstance(agents, list) and all(isinstance(agent, str) for agent in agents)
         design_known = about["design"] in (None, *get_args(DesignName))
         sound = isinstance(version, int) and version > 0 and names and isinstance(text, str | None) and design_known
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         sound = False
     if not sound:
         raise ReadError("the description of the stored log is damaged", source=source, fix="write the log again")
@@ -183,16 +182,9 @@ def _voters(names: pa.Array | None) -> tuple[pa.Array | None, Ints | None]:
 
 
 def to_parquet(table: pa.Table, path: str | PathLike[str]) -> None:
-    """Write a table to one Parquet file, under a temporary name first so that a crash leaves no half file."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise InputError(f"There is no folder {str(target.parent)!r} to write {target.name!r} into; create it first.")
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        pq.write_table(table, partial, compression="zstd", write_page_checksum=True)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+    """Write a table to one Parquet file, whole or not at all."""
+    with whole_file(path) as file:
+        pq.write_table(table, file, compression="zstd", write_page_checksum=True)
 
 
 def from_parquet(path: str | PathLike[str], make: Callable[..., _Log]) -> _Log:

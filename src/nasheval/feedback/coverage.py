@@ -14,6 +14,7 @@ from nasheval.feedback.menus import BEST_WORST, ORDER, PARTIAL, MenuCatalogue
 from nasheval.feedback.position import ONE_ORDER, PositionBias, position_bias
 from nasheval.feedback.records import Records
 from nasheval.feedback.verdicts import PairCounts
+from nasheval.notes import Note, few
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -321,8 +322,8 @@ def _pair_cell(cover: Coverage, j: int, k: int) -> str:
 def _warnings(cover: Coverage) -> list[str]:
     return [
         *_graph_warnings(cover),
-        f"never won: {_few(cover.never_won)}" if cover.never_won else "",
-        f"never lost: {_few(cover.never_lost)}" if cover.never_lost else "",
+        f"never won: {few(cover.never_won, 4)}" if cover.never_won else "",
+        f"never lost: {few(cover.never_lost, 4)}" if cover.never_lost else "",
         f"{cover.n_rare:,} of {cover.n_menus:,} menus have fewer than {cover.rare_below} records "
         f"(rarest: {cover.rare[0]})" if cover.n_rare else "",
         f"{len(cover.could_not_meet):,} pairs could not meet: one agent left before the other came "
@@ -337,9 +338,9 @@ def _graph_warnings(cover: Coverage) -> list[str]:
     never = "1 pair was never compared but is" if bridged == 1 else f"{bridged:,} pairs were never compared but are"
     shape = "a tree" if groups == 1 else "trees"
     return [
-        f"{never} connected through others; a fit bridges them by the outcome model, and marks them"
-        if bridged else "",
-        f"the comparisons fall into {groups} groups that never meet (such as {_few(cover.components[1])}): results "
+        Note(f"{never} connected through others; a fit bridges them by the outcome model, and marks them",
+             "bridged-pairs") if bridged else "",
+        f"the comparisons fall into {groups} groups that never meet (such as {few(cover.components[1], 4)}): results "
         "across groups are not identified" if groups > 1 else "",
         f"the comparisons form {shape}: these votes can only tell a ladder, no cycle can be seen"
         if cover.only_a_ladder and cover.pairs_seen else "",
@@ -354,7 +355,3 @@ def _position_warning(cover: Coverage) -> str:
     if bias.balanced:
         return f"{effect}: both orders were shown about equally often, so it cancels out"
     return f"{effect} in {_both_orders(bias.pairs)}: show every pair in both, or model the position"
-
-
-def _few(names: tuple[str, ...], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -63,12 +63,11 @@ class BestPropensity:
         gain, error = losses.gain(best)
         models = candidates[best]
         if masks is not train:
-            quiet = replace(effort, advance=lambda share: None)
-            models = dict(self._candidates(log, X, train, quiet)).get(best, models)
+            models = dict(self._candidates(log, X, train, effort.share(0.0))).get(best, models)
         return ChosenModels(models, Choice(best, losses.mean, gain, error))
 
     def _candidates(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> Iterator[tuple[str, FoldModels]]:
-        quiet = replace(effort, advance=lambda share: None)
+        quiet = effort.share(0.0)
         shares = Marginal().fit(log, X, train, quiet)
         yield SHARES, shares
         effort.advance(0.1)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -245,6 +245,5 @@ def crossfit(
         fold: (n_contexts,) the fold of each context, from `make_folds`.
     """
     train: Bools = np.arange(int(fold.max()) + 1)[:, None] != fold[None, :]
-    given = effort or Effort()
-    half = replace(given, advance=lambda share: given.advance(share / 2))
+    half = (effort or Effort()).share(0.5)
     return NuisanceFit(log, X, fold, outcome.fit(log, X, train, half), propensity.fit(log, X, train, half))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -73,6 +73,10 @@ class Effort:
     n_jobs: int = 1
     device: str = "cpu"
     advance: Advance = lambda share: None
+
+    def share(self, share: float) -> Effort:
+        """Return the same effort for a share of the work: all of its progress is that share of this one's."""
+        return replace(self, advance=lambda done: self.advance(share * done))
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -66,14 +66,13 @@ class Stack:
 
     def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> StackModels:
         """Fit every learner twice on each training set, and the weights in between; see `Learner.fit`."""
-        share = 0.5 / len(self.learners)
-        part = replace(effort, advance=lambda done: effort.advance(done * share))
+        each = effort.share(0.5 / len(self.learners))
         unit = log.units
         held = np.stack([_held_contexts(seen, unit, [effort.seed, fold]) for fold, seen in enumerate(train)])
-        inner = [learner.fit(log, X, train & ~held, part) for learner in self.learners]
+        inner = [learner.fit(log, X, train & ~held, each) for learner in self.learners]
         chosen = [weigh(*_residuals(log, X, inner, held[fold], fold)) for fold in range(len(train))]
         del inner
-        models = tuple(learner.fit(log, X, train, part) for learner in self.learners)
+        models = tuple(learner.fit(log, X, train, each) for learner in self.learners)
         weights, losses = zip(*chosen, strict=True)
         return StackModels(models, readonly(np.stack(weights)), readonly(np.stack(losses)))
 

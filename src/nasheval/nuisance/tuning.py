@@ -150,7 +150,7 @@ class _Scores:
         """Fit what has not been fitted yet."""
         todo = [(s, p) for s in settings for p in parts if p not in self.curves.get(s, {})]
         calls = [(s, p, problem) for s, p in todo for problem in self.problems]
-        told = replace(self.effort, advance=lambda done: self.advance(done * len(calls) * self.share))
+        told = replace(self.effort, advance=self.advance).share(len(calls) * self.share)
         found = run_all(lambda call: call[2].curve(settings[call[0]], call[1]), calls, len(calls), told)
         for (s, p, _), curve in zip(calls, found, strict=True):
             self.curves.setdefault(s, {}).setdefault(p, []).append(curve)
@@ -306,12 +306,11 @@ class TunedTrees:
     def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> TunedModels:
         """Search and fit on each training set; see `Learner.fit`."""
         n_searches = len(train) if self.per_fold else 1
-        part = replace(effort, advance=lambda share: effort.advance(0.5 * share / n_searches))
-        tuned = [self.tune(log, X, seen, part) for seen in train[:n_searches]]
+        tuned = [self.tune(log, X, seen, effort.share(0.5 / n_searches)) for seen in train[:n_searches]]
         tuned *= len(train) // n_searches
-        part = replace(effort, advance=lambda share: effort.advance(0.5 * share / len(train)))
+        each = effort.share(0.5 / len(train))
         models = [
-            replace(self.learner, params={**self.learner.params, **found.params}).fit(log, X, seen[None], part)
+            replace(self.learner, params={**self.learner.params, **found.params}).fit(log, X, seen[None], each)
             for found, seen in zip(tuned, train, strict=True)
         ]
         rows = tuple(one.models[0] for one in models)

@@ -27,6 +27,7 @@ from nasheval.errors import Argument, InputError
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN, pair_status
 from nasheval.feedback.log import Feedback
 from nasheval.game.scores import fit_scores, score_hessian
+from nasheval.notes import Note
 from nasheval.nuisance.learners import Features, FoldModels
 
 if TYPE_CHECKING:
@@ -183,7 +184,7 @@ def bridge_of(log: Feedback, models: FoldModels, n_folds: int) -> Bridge | None:
     return VoterBridge(scores.pairs, models, bridge_probes(log, list(models.questions), scores.pairs), n_folds)
 
 
-def unseen_notes(agents: tuple[str, ...], status: Ints, unseen: Unseen) -> list[str]:
+def unseen_notes(agents: tuple[str, ...], status: Ints, unseen: Unseen) -> list[Note]:
     """Say what stands behind the payoffs of pairs that were never compared; the one text on it of fit and report.
 
     Args:
@@ -193,13 +194,13 @@ def unseen_notes(agents: tuple[str, ...], status: Ints, unseen: Unseen) -> list[
     bridged, unknown = (_named(agents, np.flatnonzero(status == code)) for code in (BRIDGED, UNKNOWN))
     notes = []
     if bridged:
-        how = "bridged through others by the outcome model, and marked" if unseen == "model" else "given as 0, a tie"
-        notes.append(f"Payoffs of pairs never compared are {how}: {bridged}.")
+        model = unseen == "model"
+        how = "bridged through others by the outcome model, and marked" if model else "given as 0, a tie"
+        holds = "; intervals hold for the bridge, not for votes on the pair" if model else ""
+        notes.append(Note(f"Payoffs of pairs never compared are {how}: {bridged}{holds}.", "bridged-pairs"))
     if unknown:
-        notes.append(
-            f"Nothing connects some pairs, so that both sides stay among the winners: no vote tells which is better. "
-            f"They are given as 0: {unknown}."
-        )
+        text = "Nothing connects some pairs, so that both sides stay among the winners: no vote tells which is better."
+        notes.append(Note(f"{text} They are given as 0: {unknown}.", "unknown-pairs"))
     return notes
 
 

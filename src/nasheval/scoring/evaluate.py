@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from inspect import signature
 from typing import Any
 
@@ -161,7 +161,7 @@ class _Work:
     def _fit(self, learner: Any, stage1: Stage1 | None) -> Policy:
         """Fit one policy; those that take long take an effort."""
         takes = "effort" in signature(learner.fit).parameters
-        effort = replace(self.effort, advance=lambda share: None)  # the bar is that of the nuisances
+        effort = self.effort.share(0.0)  # the bar is that of the nuisances
         fitted: Policy = learner.fit(stage1, effort=effort) if takes else learner.fit(stage1)
         return fitted
 

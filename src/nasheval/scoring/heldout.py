@@ -129,7 +129,7 @@ class Evaluation:
         """Draw the verdict, the round robin, each policy's worst opponent and cost, the groups and the notes."""
         from rich.text import Text
 
-        from nasheval.payoff.tables import warnings
+        from nasheval.payoff.drawing import warnings
         from nasheval.scoring.heldout_tables import group_table, policy_table, round_robin_table
 
         yield Text(self.verdict, style="bold")
@@ -143,7 +143,7 @@ class Evaluation:
         yield from warnings(self.notes)
 
     def __str__(self) -> str:
-        from nasheval.payoff.tables import plain
+        from nasheval.payoff.drawing import plain
 
         return plain(self)
 

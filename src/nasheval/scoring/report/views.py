@@ -15,9 +15,9 @@ from nasheval.game.regularizers import Regularizer
 from nasheval.payoff.bridging import pair_matrix
 from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.cycles import as_cycles, find_cycles
-from nasheval.payoff.inference import GroupPayoff, group_payoff, payoffs_by_code
+from nasheval.payoff.inference import GroupPayoff, group_payoff, group_payoffs
 from nasheval.payoff.pseudo import PseudoOutcomes
-from nasheval.scoring.leaderboard import ALL, Group, Standing, standings
+from nasheval.scoring.leaderboard import Standing, standings
 from nasheval.scoring.report.data import GroupView, Payoffs, Preferences
 from nasheval.scoring.report.numbers import gappy, rounded
 
@@ -51,21 +51,20 @@ class How:
     voters: Speaks | None = None
 
     def of_groups(self) -> dict[str, Any]:
-        """Return what `payoffs_by_code` takes."""
+        """Return what `group_payoffs` takes."""
         return {name: getattr(self, name) for name in ("confidence", "draws", "seed", "voters")}
 
 
 def whole_view(pseudo: PseudoOutcomes, solved: Solved, how: How) -> GroupView:
     """Return the group of all contexts."""
-    payoff = group_payoff(pseudo, name=ALL, **how.of_groups())
-    return _view(pseudo, "", np.ones(pseudo.n_contexts, bool), payoff, solved, how)
+    return _view(pseudo, "", group_payoff(pseudo, **how.of_groups()), solved, how)
 
 
 def column_views(pseudo: PseudoOutcomes, column: str, solved: Solved, how: How) -> Iterator[GroupView]:
     """Yield the groups of a column: numbers in their order, other values by their number of contexts."""
     groups = _largest(groups_by(pseudo.fit.log, column, pseudo.used), pseudo.used)
-    for g, payoff in enumerate(payoffs_by_code(pseudo, groups.code, groups.names, **how.of_groups())):
-        yield _view(pseudo, column, groups.code == g, payoff, solved, how)
+    for payoff in group_payoffs(pseudo, groups, **how.of_groups()):
+        yield _view(pseudo, column, payoff, solved, how)
 
 
 def n_groups(pseudo: PseudoOutcomes, column: str) -> int:
@@ -92,15 +91,13 @@ def _order(names: list[str]) -> Ints:
         return np.arange(len(names))
 
 
-def _view(
-    pseudo: PseudoOutcomes, column: str, inside: Bools, payoff: GroupPayoff, solved: Solved, how: How
-) -> GroupView:
+def _view(pseudo: PseudoOutcomes, column: str, payoff: GroupPayoff, solved: Solved, how: How) -> GroupView:
     log = pseudo.fit.log.whole
-    found = list(standings(log, [Group(payoff.name, inside, payoff)], how.regularizer))
+    found = list(standings(log, [payoff], how.regularizer))
     order = tuple(log.agents.index(row.agent) for row in found)
     standing = dict(zip(order, found, strict=True))
     rows = [standing.get(a) or _absent(payoff.name, agent) for a, agent in enumerate(log.agents)]
-    here = solved.winners[inside[solved.rows]]
+    here = solved.winners[payoff.inside[solved.rows]]
     return GroupView(
         column=column,
         name=payoff.name,
@@ -138,8 +135,8 @@ def _payoffs(payoff: GroupPayoff, agents: tuple[int, ...]) -> Payoffs:
         estimate=rounded(payoff.estimate[place]),
         low=rounded(payoff.lower[place]),
         high=rounded(payoff.upper[place]),
-        votes=tuple(int(count) for count in pair_matrix(payoff.moments.votes, len(payoff.agents))[place]),
-        status=tuple(int(code) for code in status),
+        votes=tuple(pair_matrix(payoff.moments.votes, len(payoff.agents))[place].astype(int).tolist()),
+        status=tuple(status.tolist()),
         allowed_low=gappy(allowed[0]),
         allowed_high=gappy(allowed[1]),
     )
