@@ -500,14 +500,26 @@ def test_an_interrupt_leaves_no_half_a_model(monkeypatch, capsys, tmp_path, at):
 
 
 def test_an_interrupt_leaves_no_half_a_file(model, monkeypatch, capsys, tmp_path):
-    def interrupted(found, path):
-        path.write_text("half")
+    def interrupted(table, file, ending):
+        file.write(b"half")
         raise KeyboardInterrupt
 
     monkeypatch.setattr("nasheval.cli.predicting._write", interrupted)
     (tmp_path / "l.csv").write_text("old")
     assert program(monkeypatch, capsys, "predict", "model", "heldout.csv", "-o", str(tmp_path / "l.csv"))[0] == 130
     assert {file.name: file.read_text() for file in tmp_path.iterdir()} == {"l.csv": "old"}
+
+
+@pytest.mark.parametrize("ending", ["parquet", "csv", "feather", "json", "jsonl"])
+def test_predictions_replace_a_link_and_do_not_follow_it(model, tmp_path, ending):
+    (tmp_path / "victim").write_text("precious")
+    out = tmp_path / f"lotteries.{ending}"
+    out.symlink_to(tmp_path / "victim")
+    (tmp_path / f".lotteries.part.{ending}").symlink_to(tmp_path / "victim")
+    run("predict", "model", "heldout.csv", "-o", str(out))
+    assert (tmp_path / "victim").read_text() == "precious"
+    assert not out.is_symlink()
+    assert out.stat().st_size > 100
 
 
 # -- a first-time user ------------------------------------------------------------------------------------------------

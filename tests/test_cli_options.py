@@ -15,9 +15,9 @@ import pytest
 import typer.main
 from typer.testing import CliRunner
 
+import nasheval
 from nasheval.cli import app
 from nasheval.cli.learning import Learning
-from nasheval.cli.printing import as_options
 from nasheval.cli.reading import Reading
 from nasheval.errors import InputError
 
@@ -146,19 +146,19 @@ def test_lists_stay_lists_where_an_option_is_given_often():
     assert _flat(3) == 3
 
 
-@pytest.mark.parametrize(
-    ("python", "shell"),
-    [
-        ("x. To do: name it with model_a= and winner=.", "x. To do: name it with --model-a and --winner."),
-        ("To do: say labels={'x': ..., 'y z': 'tie'}.", "To do: say --labels 'x=...,y z=tie'."),
-        ("To do: pass on_error='skip'.", "To do: pass --on-error skip."),
-        ("There is one; give overwrite=True, or leave.", "There is one; give --overwrite, or leave."),
-        ("To do: correct it, or fit with kinds={'n': 'categorical'}.", "To do: correct it, or add --categorical n."),
-        ("no advice=, nothing changes", "no advice=, nothing changes"),
-    ],
-)
-def test_advice_is_in_the_words_of_the_command_line(python, shell):
-    assert as_options(python) == shell
+def test_every_argument_that_a_message_names_is_a_flag():
+    flags = {flag for command in COMMANDS.values() for option in command.params for flag in option.opts}
+    source = "".join(file.read_text() for file in Path(nasheval.__file__).parent.rglob("*.py"))
+    named = set(re.findall(r'Argument\("(\w+)"', source)) - set(re.findall(r'Argument\("(\w+)"[^()]*flag=', source))
+    assert named >= {"on_error", "labels", "overwrite", "unseen"}
+    assert {f"--{name.replace('_', '-')}" for name in named} <= flags
+    assert set(re.findall(r'flag=f?"(--[\w-]+)', source)) <= flags
+
+
+def test_rows_without_a_label_are_dropped_as_the_error_says():
+    Path("votes.csv").write_text("model_a,model_b,winner\na,b,model_a\nb,a,\n")
+    assert "or drop such rows with --labels '=drop'" in " ".join(run("check", "votes.csv").stdout.split())
+    assert checked("--labels", "=drop")["read"]["used"] == 1
 
 
 def completed(words):

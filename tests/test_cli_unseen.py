@@ -18,7 +18,7 @@ import nasheval as ne
 from nasheval.cli import app
 from nasheval.cli.standings import note_lines
 from nasheval.cli.unseen import candidates, rivals_not_met
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.estimator import load
 
 QUICK = ["--context", "language", "--outcome", "lightgbm", "--folds", "2", "--jobs", "1", "--holdout", "0"]
@@ -202,6 +202,8 @@ def test_unseen_availability_and_aggregator_reach_the_model():
     assert "(taken as a tie)" in run("route", "other", "--set", "language=en").stdout
     refused = run(*words, "--unseen", "refuse")
     assert "were never compared" in str(refused.exception)
+    assert "or use unseen='model' (bridged by the outcome model) or 'tie'." in str(refused.exception)
+    assert "or use --unseen model (bridged" in refused.exception.message(Argument.as_flag)
     assert "no context column" in str(run(*words, "--availability", "colour").exception)
 
 

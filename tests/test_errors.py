@@ -3,7 +3,7 @@ import pickle
 
 import pytest
 
-from nasheval.errors import InputError, MissingExtraError, NashEvalError, ReadError
+from nasheval.errors import Argument, InputError, MissingExtraError, NashEvalError, ReadError
 
 
 def test_a_full_read_error_says_where_what_is_accepted_and_what_to_do() -> None:
@@ -33,6 +33,26 @@ def test_a_read_error_names_only_what_is_known(where: dict[str, object], expecte
     assert str(ReadError("bad", source="f", **where)) == expected
 
 
+@pytest.mark.parametrize(
+    ("argument", "python", "flag"),
+    [
+        (Argument("model_a"), "model_a=", "--model-a"),
+        (Argument("on_error", "skip"), "on_error='skip'", "--on-error skip"),
+        (Argument("overwrite", True), "overwrite=True", "--overwrite"),
+        (Argument("ballot", ["id", "trait"]), "ballot=['id', 'trait']", "--ballot id,trait"),
+        (Argument("labels", {"x": ..., "y z": "tie"}), "labels={'x': ..., 'y z': 'tie'}", "--labels 'x=...,y z=tie'"),
+        (Argument("labels", {None: "drop"}), "labels={None: 'drop'}", "--labels '=drop'"),
+        (Argument("kinds", {"n": "numeric"}, flag="--other n"), "kinds={'n': 'numeric'}", "--other n"),
+    ],
+)  # fmt: skip
+def test_messages_name_arguments_as_python_or_the_command_line_does(argument, python, flag) -> None:
+    error = InputError("No file x=1; give ", argument, ", or stop.")
+    assert str(error) == f"No file x=1; give {python}, or stop."
+    assert error.message(Argument.as_flag) == f"No file x=1; give {flag}, or stop."
+    read = ReadError("bad", source="f", fix=("give ", argument))
+    assert read.message(Argument.as_flag) == f"f: bad.\n  To do: give {flag}."
+
+
 def test_the_tree() -> None:
     assert issubclass(ReadError, InputError)
     assert issubclass(InputError, NashEvalError)
@@ -54,8 +74,9 @@ def test_a_missing_extra_says_how_to_install_it() -> None:
     [
         ReadError("bad", source="f", column="c", rows=(1, 2), total=9, accepted="good", fix="mend it"),
         MissingExtraError("wordllama", extra="text", purpose="Embedding prompts"),
+        InputError("give ", Argument("unseen", "model"), "."),
     ],
-    ids=["ReadError", "MissingExtraError"],
+    ids=["ReadError", "MissingExtraError", "InputError"],
 )
 @pytest.mark.parametrize("through", [lambda e: pickle.loads(pickle.dumps(e)), copy.copy], ids=["pickle", "copy"])
 def test_errors_survive_the_way_to_another_process(error: NashEvalError, through) -> None:

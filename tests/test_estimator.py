@@ -17,6 +17,7 @@ import nasheval as ne
 from nasheval.errors import InputError
 from nasheval.estimator import members
 from nasheval.game.solver import solve
+from nasheval.payoff.surfaces import Boosting
 from nasheval.policy.learned import LearnedPolicy
 from nasheval.scoring.explain import nearest_contexts
 
@@ -251,6 +252,20 @@ def test_any_regressor_may_learn_the_payoffs(tune):
     assert a_against_c[~german].mean() > 0.6
 
 
+def test_the_strength_of_the_correction_can_be_given(tmp_path):
+    log, contexts = make_log(300)
+    quick = {**QUICK, "outcome": "lightgbm", "propensity": "marginal"}
+    whole, none = (ne.NashEval(**quick, strength=strength).fit(log) for strength in (1.0, 0.0))
+    assert set(whole.stage1_.payoff.strength.per_pair) == {1.0}
+    plug_in = whole.stage1_.plug_in.predict(whole.stage1_.features(contexts))
+    assert not np.allclose(whole.payoff(contexts), plug_in)
+    np.testing.assert_array_equal(none.payoff(contexts), plug_in)
+    whole.save(tmp_path / "model")
+    again = ne.load(tmp_path / "model")
+    assert again.strength == 1.0
+    np.testing.assert_allclose(again.payoff(contexts), whole.payoff(contexts))
+
+
 # -- the paper's ------------------------------------------------------------------------------------------------------
 
 
@@ -274,7 +289,7 @@ def test_the_printed_algorithm_has_the_papers_settings():
 def test_the_printed_algorithm_runs_under_both_designs(design):
     log = ne.SyntheticWorld(seed=70).feedback("pairwise", voters=3, n=150, selection=design)
     policy = LearnedPolicy.paper(tune=None, epochs=2, hidden=(8, 8))
-    model = ne.NashEval.paper(policy=policy, folds=2, payoff_trees=5, n_jobs=1, verbose=False).fit(log)
+    model = ne.NashEval.paper(policy=policy, folds=2, boosting=Boosting(trees=5), n_jobs=1, verbose=False).fit(log)
     assert model.predict_proba(log.contexts).shape == (150, 5)
 
 
@@ -284,6 +299,8 @@ def test_the_printed_algorithm_runs_under_both_designs(design):
         ({"outcome": "trees"}, "outcome is 'trees'; accepted are"),
         ({"propensity": "none"}, "propensity is 'none'; accepted are"),
         ({"second_stage": "two"}, "second_stage is 'two'; accepted are"),
+        ({"strength": 2.0}, "strength is 2.0; accepted is a number from 0 to 1"),
+        ({"second_stage": "shared", "strength": 1.0}, "only second_stage='corrected' has one"),
         ({"policy": "nash"}, "policy is 'nash'; accepted are 'exact', 'learned'"),
         ({"device": "tpu"}, "device is 'tpu'; accepted are 'auto', 'cpu' and 'cuda'"),
         ({"engine": "spark"}, "engine is 'spark'; accepted is 'local'"),

@@ -42,6 +42,12 @@ def runs(starts: Ints, sizes: Ints) -> Ints:
     return np.arange(total) + np.repeat(starts - (ends - sizes), sizes)
 
 
+def bin_sums(place: Ints, values: Floats, size: int) -> Floats:
+    """Return (size,) the sums of the values at each place."""
+    sums: Floats = np.bincount(place, values, size).astype(np.float64, copy=False)  # typed as counts by NumPy
+    return sums
+
+
 def n_pairs(n_agents: int) -> int:
     """Return the number of unordered pairs of agents."""
     return n_agents * (n_agents - 1) // 2

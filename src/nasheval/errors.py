@@ -7,17 +7,62 @@
     ├── MissingExtraError     a feature whose optional dependency is not installed (also an ImportError)
     └── ConvergenceError      a solver that did not converge (also a RuntimeError)
 
-A message says what was found and where, what is accepted, and what to do.
+A message says what was given and where, what is accepted, and what to do. Where it names an argument to give, it
+holds an `Argument`, so that Python is told `unseen='model'` and the command line `--unseen model`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
 
+@dataclass(frozen=True)
+class Argument:
+    """An argument that a message names: `unseen='model'` in Python, `--unseen model` on the command line.
+
+    Args:
+        name: of the argument.
+        value: what to give; without it, the message names the argument alone, as in `winner=`.
+        flag: what the command line says, where that does not follow from name and value.
+    """
+
+    name: str
+    value: object = ...
+    flag: str = ""
+
+    def __str__(self) -> str:
+        if self.value is ...:
+            return f"{self.name}="
+        if isinstance(self.value, Mapping):
+            pairs = (f"{key!r}: {'...' if value is ... else repr(value)}" for key, value in self.value.items())
+            return f"{self.name}={{{', '.join(pairs)}}}"
+        return f"{self.name}={self.value!r}"
+
+    def as_flag(self) -> str:
+        """Return the same in the words of the command line."""
+        flag = self.flag or f"--{self.name.replace('_', '-')}"
+        if self.flag or self.value is ... or self.value is True:
+            return flag
+        if isinstance(self.value, Mapping):
+            pairs = (f"{key or ''}={'...' if value is ... else value}" for key, value in self.value.items())
+            return f"{flag} '{','.join(pairs)}'"
+        return f"{flag} {','.join(self.value) if isinstance(self.value, list) else self.value}"
+
+
+Text = str | tuple[str | Argument, ...]
+
+
 class NashEvalError(Exception):
-    """Base of every error the package raises on purpose."""
+    """Base of every error the package raises on purpose; made of the pieces of its message, text and `Argument`s."""
+
+    def message(self, spelling: Callable[[Argument], str] = str) -> str:
+        """Return the message, with arguments spelled as in Python or as `Argument.as_flag` has them."""
+        return "".join(spelling(piece) if isinstance(piece, Argument) else str(piece) for piece in self.args)
+
+    def __str__(self) -> str:
+        return self.message()
 
 
 class InputError(NashEvalError, ValueError):
@@ -28,52 +73,54 @@ class ReadError(InputError):
     """A file or table that cannot be understood.
 
     Args:
-        what: what was found, as a clause without a full stop.
+        what: what is wrong, as a clause without a full stop.
         source: the file or object that was read.
         column: the column concerned, if one is.
         rows: the first row numbers concerned, counted from 1 without the header.
         total: how many rows are concerned in all.
         accepted: what would have been accepted.
         fix: what to do about it.
+
+    What, accepted and fix may be tuples of text and `Argument`s.
     """
 
     def __init__(
         self,
-        what: str,
+        what: Text,
         *,
         source: str,
         column: str | None = None,
         rows: tuple[int, ...] = (),
         total: int = 0,
-        accepted: str = "",
-        fix: str = "",
+        accepted: Text = "",
+        fix: Text = "",
     ) -> None:
         self.what, self.source, self.column, self.rows = what, source, column, rows
         self.total = max(total, len(rows))
         self.accepted, self.fix = accepted, fix
-        super().__init__(str(self))
+        message = [f"{source}{self._where()}: ", *pieces(what), "."]
+        if accepted:
+            message += ["\n  Accepted: ", *pieces(accepted), "."]
+        if fix:
+            message += ["\n  To do: ", *pieces(fix), "."]
+        super().__init__(*message)
 
-    def __reduce__(self) -> tuple[Callable[[str], ReadError], tuple[str]]:  # so that it crosses process boundaries
+    def __reduce__(self) -> tuple[Callable[[Text], ReadError], tuple[Text]]:  # so that it crosses process boundaries
         names = ("source", "column", "rows", "total", "accepted", "fix")
         return partial(type(self), **{name: getattr(self, name) for name in names}), (self.what,)
 
-    def __str__(self) -> str:
-        lines = [f"{self.source}{self._where()}: {self.what}."]
-        if self.accepted:
-            lines.append(f"  Accepted: {self.accepted}.")
-        if self.fix:
-            lines.append(f"  To do: {self.fix}.")
-        return "\n".join(lines)
-
     def _where(self) -> str:
-        parts = []
-        if self.column:
-            parts.append(f"column {self.column!r}")
+        where = f", column {self.column!r}" if self.column else ""
         if self.rows:
             noun = "row" if self.total == 1 else "rows"
             more = f" and {self.total - len(self.rows):,} more" if self.total > len(self.rows) else ""
-            parts.append(f"{noun} {', '.join(map(str, self.rows))}{more}")
-        return f", {', '.join(parts)}" if parts else ""
+            where += f", {noun} {', '.join(map(str, self.rows))}{more}"
+        return where
+
+
+def pieces(text: Text) -> tuple[str | Argument, ...]:
+    """Return the pieces that a text is made of."""
+    return (text,) if isinstance(text, str) else text
 
 
 class ModelFileError(ReadError):

@@ -1,11 +1,11 @@
-"""`NashEval`: fit() goes through the stages of the paper's figure, one line a stage, top to bottom."""
+"""`NashEval`: fit() goes through the stages of the paper's figure, one line per stage, top to bottom."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
-from typing import Any, Literal, Self
+from typing import Any, Literal, Self, get_args
 
 import numpy as np
 import pyarrow.compute as pc
@@ -13,31 +13,26 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from nasheval.arrays import Bools, Floats
-from nasheval.contexts.encoder import ContextEncoder
+from nasheval.choices import Device, Search
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.votes import read_votes
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
-from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
-from nasheval.nuisance.learners import Advance, Effort, Features
-from nasheval.nuisance.outcome import choose_outcome
-from nasheval.nuisance.propensity import PrintedPropensity, choose_propensity
+from nasheval.nuisance.learners import Effort
+from nasheval.nuisance.propensity import PrintedPropensity
 from nasheval.nuisance.trees import TreeOutcome
-from nasheval.payoff.aggregation import AnyAggregator, as_asked
+from nasheval.payoff.aggregation import AnyAggregator
 from nasheval.payoff.aggregators import Mean
-from nasheval.payoff.bridging import Unseen, check_unseen
+from nasheval.payoff.bridging import Unseen
 from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.cycles import Cycle
-from nasheval.payoff.diagnostics import Stage1Diagnostics
-from nasheval.payoff.inference import GroupPayoff, group_payoff
-from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
-from nasheval.payoff.second_stage import PayoffModel, SecondStage, fit_payoff
-from nasheval.payoff.stage1 import Stage1
+from nasheval.payoff.inference import ALL, GroupPayoff, group_payoff, payoffs_by
+from nasheval.payoff.second_stage import SecondStage
+from nasheval.payoff.stage1 import Stage1, fit_stage1
+from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.payoff.surfaces import Boosting, Regressor
-from nasheval.payoff.tuned import tuned_boosting
 from nasheval.policy.availability import among_available
 from nasheval.policy.base import Policy, PolicyLearner
 from nasheval.policy.choosing import choose, winner_sets
@@ -46,9 +41,9 @@ from nasheval.policy.learned import LearnedPolicy
 from nasheval.progress import stages
 from nasheval.scoring.explain import Explanation, explain
 from nasheval.scoring.frames import as_frame
-from nasheval.scoring.leaderboard import ALL, Group, Standing, groups_of, standings
+from nasheval.scoring.leaderboard import Standing, standings
 
-Tune = Literal[False, "fast", "paper"]
+Tune = Literal[False] | Search
 _SHARES = {"nuisances": 0.75, "payoffs": 0.2, "policy": 0.05}
 _UNCHANGED: Any = object()
 
@@ -67,6 +62,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         cost_weight: weight of costs scaled to [0, 1].
         budget: hard expected cost a context, in your units; or a SoftBudget.
         policy: "exact" (solve the estimated game) or "learned" (a network trained with the gap loss), or a learner.
+        strength: of the correction in "corrected", for all pairs, from 0 (the plug-in) to 1 (all of it, so that A(x)
+            is Neyman orthogonal); None: one per pair, chosen on held-out folds.
         boosting: of the payoff regression; None: the paper's; for "per-pair" also a scikit-learn regressor.
         folds: of the cross-fitting.
         unseen: pairs that were never compared: "model" (bridged by the outcome model, and marked), "tie" (the paper's)
@@ -94,6 +91,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         cost_weight: float = 0.0,
         budget: float | SoftBudget | None = None,
         policy: Any = "exact",
+        strength: float | None = None,
         boosting: Boosting | Regressor | None = None,
         folds: int = 5,
         unseen: Unseen = "model",
@@ -101,7 +99,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         tune: Tune = False,
         random_state: int = 0,
         n_jobs: int | None = None,
-        device: str = "auto",
+        device: Device = "auto",
         engine: str = "local",
         verbose: bool = True,
     ) -> None:
@@ -114,6 +112,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         self.cost_weight = cost_weight
         self.budget = budget
         self.policy = policy
+        self.strength = strength
         self.boosting = boosting
         self.folds = folds
         self.unseen = unseen
@@ -130,84 +129,52 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         cls,
         *,
         folds: int = 5,
-        nuisance_trees: int = 100,
-        nuisance_leaves: int = 15,
-        nuisance_rate: float = 0.1,
-        nuisance_leaf: int = 50,
-        nuisance_depth: int = 7,
-        payoff_trees: int = 300,
-        payoff_leaves: int = 7,
-        payoff_rate: float = 0.05,
-        payoff_leaf: int = 100,
         rho: float = 1e-3,
         policy: Any = None,
         **options: Any,
     ) -> Self:
         """Return Algorithm 1 with the paper's learners, and nothing of ours.
 
+        Both nuisances are trees from the middle of Table nuisance-ht-grid; the payoff regressor is `Boosting()`.
+
         Args:
-            nuisance_trees, nuisance_leaves, nuisance_rate, nuisance_leaf, nuisance_depth: of both nuisances, from the
-                middle of Table nuisance-ht-grid; `nuisance_leaf` is the least number of observations a leaf.
-            payoff_trees, payoff_leaves, payoff_rate, payoff_leaf: of the shared payoff regressor.
             rho: of the L2 regulariser.
             policy: None: the paper's network, trained with the gap loss at the middle of its grid.
             options: anything else that `NashEval` takes.
         """
         trees = {
-            "num_iterations": nuisance_trees,
-            "num_leaves": nuisance_leaves,
-            "learning_rate": nuisance_rate,
-            "min_data_in_leaf": nuisance_leaf,
-            "max_depth": nuisance_depth,
-        }
-        seed = options.get("random_state", 0)
-        boosting = Boosting(payoff_trees, payoff_leaves, payoff_rate, payoff_leaf, seed=seed)
-        given = {"outcome": TreeOutcome(params=trees), "propensity": PrintedPropensity(params=trees)}
-        given |= {"second_stage": "shared", "boosting": boosting, "regularizer": L2(rho)}
-        given |= {"aggregator": Mean(), "unseen": "tie"}
+            "num_iterations": 100, "num_leaves": 15, "learning_rate": 0.1, "min_data_in_leaf": 50, "max_depth": 7
+        }  # fmt: skip
         terms = {name: options[name] for name in ("costs", "cost_weight", "budget") if name in options}
-        given["policy"] = policy or LearnedPolicy.paper(regularizer=L2(rho), tune=None, **terms)
-        return cls(**{**given, "folds": folds, **options})
+        settings: dict[str, Any] = {
+            "outcome": TreeOutcome(params=trees),
+            "propensity": PrintedPropensity(params=trees),
+            "second_stage": "shared",
+            "boosting": Boosting(seed=options.get("random_state", 0)),
+            "regularizer": L2(rho),
+            "aggregator": Mean(),
+            "unseen": "tie",
+            "policy": policy or LearnedPolicy.paper(regularizer=L2(rho), tune=None, **terms),
+            "folds": folds,
+        }
+        return cls(**{**settings, **options})
 
     # -- fitting ------------------------------------------------------------------------------------------------------
 
     def fit(self, feedback: Any, y: None = None) -> Self:
         """Learn from a log: a Feedback, the path of a vote file, or a DataFrame of votes."""
-        given = as_feedback(feedback)
-        check_unseen(given, self.unseen)
-        log, aggregator = as_asked(given, self.aggregator)
+        log, effort = as_feedback(feedback), self._effort()
         with stages(_SHARES, show=self.verbose) as begin:
-            encoder = ContextEncoder.fit(log.contexts, text=log.text)
-            X = Features.of(encoder, log.contexts, n=log.n_contexts)
-            nuisances = self._nuisances(log, X, begin)
-            pseudo = pseudo_outcomes(nuisances, aggregator, unseen=self.unseen)
-            payoff = self._payoff(pseudo, self._effort(begin("payoffs")))
-            self.stage1_ = Stage1(encoder, nuisances, pseudo, payoff)
-            policy = self._fit_policy(self.stage1_, self._effort(begin("policy")))
-            self.policy_ = among_available(policy, given, self.availability)
+            self.stage1_ = fit_stage1(log, **self._stage1_settings(), effort=effort, begin=begin)
+            policy = self._fit_policy(self.stage1_, replace(effort, advance=begin("policy")))
+            self.policy_ = among_available(policy, log, self.availability)
         self.agents_ = log.agents
         self.feature_names_in_ = np.array(log.contexts.column_names, dtype=object)
         return self
 
-    def _nuisances(self, log: Log, X: Features, begin: Callable[[str], Advance]) -> NuisanceFit:
-        """Cross-fit mu and e."""
-        tune = self.tune or None
-        return crossfit(
-            log,
-            X,
-            outcome=choose_outcome(self.outcome, tune=tune),
-            propensity=choose_propensity(self.propensity, log, tune=tune),
-            fold=make_folds(log, self.folds, seed=self.random_state),
-            effort=self._effort(begin("nuisances")),
-        )
-
-    def _payoff(self, pseudo: PseudoOutcomes, effort: Effort) -> PayoffModel:
-        """Fit the second stage; one that regresses Gamma may be tuned."""
-        boosting, trees = self.boosting, isinstance(self.boosting, Boosting | None)
-        if self.tune and trees and (self.second_stage == "shared" or self.second_stage == "per-pair"):
-            search = replace(effort, advance=lambda share: effort.advance(share / 2))
-            boosting = tuned_boosting(pseudo, self.second_stage, self.tune, effort=search)
-        return fit_payoff(pseudo, self.second_stage, boosting=boosting, effort=effort)
+    def _stage1_settings(self) -> dict[str, Any]:
+        names = ("outcome", "propensity", "second_stage", "strength", "boosting", "aggregator", "unseen", "folds")
+        return {**{name: getattr(self, name) for name in names}, "tune": self.tune or None}
 
     def _fit_policy(self, stage1: Stage1, effort: Effort) -> Policy:
         """Return the policy of Stage 2."""
@@ -224,11 +191,11 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         names = ("regularizer", "costs", "cost_weight", "budget")
         return {name: getattr(self, name) for name in names}
 
-    def _effort(self, advance: Advance) -> Effort:
+    def _effort(self) -> Effort:
         if self.engine != "local":
             raise InputError(f"engine is {self.engine!r}; accepted is 'local'.")
         jobs = self.n_jobs or os.cpu_count() or 1
-        return Effort(seed=self.random_state, n_jobs=jobs, device=chosen_device(self.device), advance=advance)
+        return Effort(seed=self.random_state, n_jobs=jobs, device=chosen_device(self.device))
 
     # -- asking -------------------------------------------------------------------------------------------------------
 
@@ -332,7 +299,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
         Only pairs that were compared in the group make a cycle.
         """
-        return {group.name: group.payoff.cycles() for group in self._groups(by, confidence, voters)}
+        return {group.name: group.cycles() for group in self._groups(by, confidence, voters)}
 
     def diagnostics(self) -> Stage1Diagnostics:
         """Return how well the nuisances fit, the overlap, and what debiasing changed and where."""
@@ -343,8 +310,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         check_is_fitted(self, "stage1_")
         return self.stage1_
 
-    def _groups(self, by: str | None, confidence: float, voters: Speaks | None = None) -> list[Group]:
-        return groups_of(self._stage1.pseudo, by, confidence=confidence, voters=voters, seed=self.random_state)
+    def _groups(self, by: str | None, confidence: float, voters: Speaks | None = None) -> list[GroupPayoff]:
+        return payoffs_by(self._stage1.pseudo, by, confidence=confidence, voters=voters, seed=self.random_state)
 
     def save(self, path: Any, **options: Any) -> None:
         """Write the fitted model to a folder; see `nasheval.store.save`."""
@@ -369,9 +336,9 @@ def as_feedback(given: Any) -> Feedback:
     return given if isinstance(given, Feedback) else read_votes(given)
 
 
-def chosen_device(device: str) -> str:
+def chosen_device(device: Device) -> str:
     """Return "cpu" or "cuda"."""
-    if device not in ("auto", "cpu", "cuda"):
+    if device not in get_args(Device):
         raise InputError(f"device is {device!r}; accepted are 'auto', 'cpu' and 'cuda'.")
     if device == "cpu":
         return device
@@ -395,7 +362,7 @@ def one_row(context: object) -> Any:
     return table
 
 
-def members(log: Log, group: Any) -> tuple[Bools | None, str]:
+def members(log: Feedback, group: Any) -> tuple[Bools | None, str]:
     """Return (n_contexts,) who is in a group, and its name."""
     if group is None:
         return None, ALL

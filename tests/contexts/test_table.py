@@ -50,11 +50,13 @@ BAD = {
     ),
     "mixed records": (
         [{"a": 1}, {"a": "x"}],
-        TWO_KINDS + "numbers, booleans or strings, one kind a column, None where missing.\n  To do: convert it first.",
+        TWO_KINDS
+        + "numbers, booleans or strings, one kind per column, None where missing.\n  To do: convert it first.",
     ),
     "mixed frame": (
         pd.DataFrame({"a": pd.Series([1, "x"], dtype=object)}),
-        TWO_KINDS + "numbers, booleans or strings, one kind a column, null where missing.\n  To do: convert it first.",
+        TWO_KINDS
+        + "numbers, booleans or strings, one kind per column, null where missing.\n  To do: convert it first.",
     ),
     "half a character": ([{"\ud800": 1}], "contexts: a column name that is not valid Unicode. Rename it."),
 }

@@ -154,7 +154,7 @@ def test_the_default_cache_is_the_users(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
     TextEncoder("org/model", 4, cache=True).encode(["a"])
     (file,) = (tmp_path / "xdg/nasheval/text").iterdir()
-    assert re.fullmatch(r"org-model-[0-9a-f]{8}-4\.\w{8}\.parquet", file.name)
+    assert re.fullmatch(r"org-model-[0-9a-f]{8}-4\.\w{16}\.parquet", file.name)
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     TextEncoder("org/model", 4, cache=True).encode(["a"])
@@ -243,7 +243,7 @@ def test_models_that_misbehave_are_named(fake: type[FakeTransformer], monkeypatc
     with pytest.raises(InputError) as caught:
         TextEncoder("small", 4).encode(["a"])
     assert str(caught.value) == (
-        "text encoder: 'small' gave vectors of shape (1, 3) in place of 4 numbers a text. Set dim= to what it has."
+        "text encoder: 'small' gave vectors of shape (1, 3) in place of 4 numbers per text. Set dim= to what it has."
     )
     monkeypatch.setattr(fake, "encode", lambda *_, **__: np.full((1, 3), np.nan))
     with pytest.raises(InputError, match="'small' gave a vector with NaN or infinity"):

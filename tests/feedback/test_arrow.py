@@ -6,7 +6,7 @@ import json
 from collections.abc import Callable
 from copy import deepcopy
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import pyarrow as pa
@@ -148,8 +148,8 @@ def test_writing_over_a_log_leaves_no_half_file(tmp_path: Path, monkeypatch: pyt
     path = tmp_path / "log.parquet"
     rich().to_parquet(path)
 
-    def break_off(table: pa.Table, where: Path, **_: Any) -> None:
-        Path(where).write_bytes(b"half")
+    def break_off(table: pa.Table, where: BinaryIO, **_: Any) -> None:
+        where.write(b"half")
         raise OSError("disk full")
 
     monkeypatch.setattr(pq, "write_table", break_off)

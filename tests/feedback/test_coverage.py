@@ -77,7 +77,7 @@ def test_the_golden_log_as_text(golden):
     """
     assert [line.rstrip() for line in str(golden.coverage(rare=3)).splitlines()] == [
         "6 records at 4 contexts, 5 agents, 4 menus, 2 voters",
-        "pairs compared: 4 of 10 (40%), 0, 0, 3 votes a pair (least, median, most)",
+        "pairs compared: 4 of 10 (40%), 0, 0, 3 votes per pair (least, median, most)",
         f"design: draws ({golden.how_designed.reason})",
         "position: the agent shown earlier leads by +0.500 ± 0.560 in the one pair shown in both orders",
         "Agents, by mean verdict pooled over all contexts",

@@ -7,7 +7,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import BEST_WORST, ORDER, PARTIAL, MenuCatalogue, catalogue
 from nasheval.feedback.partition import Partition, Zero, best_worst, duel, ranking, scores, top, weak, winner
@@ -47,17 +46,6 @@ def test_the_catalogue_is_the_listing(plain: Plain) -> None:
     assert listed(menus) == sorted(set(asked))
     assert [listed(menus)[m] for m in menus.of_record] == asked
     assert menus.counts.tolist() == [asked.count(m) for m in sorted(set(asked))]
-
-
-@quick
-@given(logs(has=()))
-def test_q_jk_holds_the_menus_of_both_agents(plain: Plain) -> None:
-    menus = build(plain).menus
-    starts, flat = menus.pairs()
-    for p, (j, k) in enumerate(combinations(range(len(plain.agents)), 2)):
-        both = [m for m, (_, members, _) in enumerate(listed(menus)) if j in members and k in members]
-        assert menus.of_pair(j, k).tolist() == menus.of_pair(k, j).tolist() == both
-        assert flat[starts[p] : starts[p + 1]].tolist() == both
 
 
 @quick
@@ -101,7 +89,6 @@ def test_one_set_of_agents_asked_in_three_ways_is_three_menus() -> None:
     menus = log_of(*answers).menus
     assert listed(menus) == [(4, (0, 1, 2, 3), form) for form in (ORDER, 1, 2)]
     assert menus.of_record.tolist() == [0, 1, 1, 2, 0]
-    assert menus.of_pair(0, 3).tolist() == [0, 1, 2]
 
 
 # -- corners ----------------------------------------------------------------------------------------------------------
@@ -115,8 +102,6 @@ def test_menus_of_two_hundred_among_three_hundred() -> None:
     menus = catalogue(records, 300)
     assert listed(menus) == sorted((200, tuple(map(int, row)), ORDER) for row in drawn)
     assert [menus.members(m).tolist() for m in menus.of_record] == [row.tolist() for row in rows]
-    j, k = (int(a) for a in drawn[0][:2])
-    assert menus.of_pair(j, k).tolist() == [m for m in range(3) if {j, k} <= set(menus.members(m).tolist())]
 
 
 @pytest.mark.parametrize("size", [2, 10, 11, 12])
@@ -133,26 +118,12 @@ def test_no_records_make_an_empty_catalogue() -> None:
     log = Feedback.from_partitions(np.zeros((3, 1)), [], agents=["a", "b"], context_of=[])
     assert len(log.menus) == 0
     assert log.menus.counts.tolist() == []
-    assert log.menus.of_pair(0, 1).tolist() == []
-
-
-@pytest.mark.parametrize(("j", "k"), [(0, 0), (-1, 1), (0, 2)])
-def test_no_pair_has_no_menus(j: int, k: int) -> None:
-    with pytest.raises(InputError) as error:
-        log_of(duel("a", "b", "a")).menus.of_pair(j, k)
-    assert str(error.value) == f"Agents {j} and {k} are no pair; accepted are two numbers from 0 to 1."
 
 
 @pytest.mark.parametrize("name", ["offsets", "agent", "form", "of_record", "counts"])
 def test_the_catalogue_cannot_be_written_to(name: str) -> None:
     with pytest.raises(ValueError, match="read-only"):
         getattr(log_of(duel("a", "b", "a")).menus, name)[0] = 1
-
-
-def test_the_lists_of_pairs_cannot_be_written_to() -> None:
-    for part in log_of(duel("a", "b", "a")).menus.pairs():
-        with pytest.raises(ValueError, match="read-only"):
-            part[0] = 1
 
 
 @quick

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Partition, Zero, best_worst, duel, ranking, scores, top, weak, winner
 from nasheval.feedback.records import Records
-from nasheval.feedback.verdicts import pair_verdicts, verdict_matrix
+from nasheval.feedback.verdicts import pair_verdicts
 
 from .oracle import Plain, Said, build, logs, quick
 
@@ -27,6 +27,14 @@ PRINTED_Z = [
 def log_of(*answers: Partition, agents: str | None = None, **columns: object) -> Feedback:
     contexts = np.zeros((len(answers), 1))
     return Feedback.from_partitions(contexts, answers, agents=agents and list(agents), **columns)
+
+
+def verdict_matrix(records: Records, row: int, n_agents: int) -> np.ndarray:
+    """Return the antisymmetric (K, K) matrix Z^m of one record, zero for agents outside its menu."""
+    one = pair_verdicts(records.take(np.array([row])))
+    matrix = np.zeros((n_agents, n_agents), np.int8)
+    matrix[one.j, one.k], matrix[one.k, one.j] = one.z, -one.z
+    return matrix
 
 
 # -- the paper's numbers ----------------------------------------------------------------------------------------------

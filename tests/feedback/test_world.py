@@ -17,8 +17,7 @@ from scipy.special import chdtrc
 
 from nasheval.errors import InputError
 from nasheval.feedback import world as world_module
-from nasheval.feedback.fields import cyclic_triples, default_offsets, preference_places
-from nasheval.feedback.menus import ORDER
+from nasheval.feedback.fields import cyclic_triples, preference_places, specialization
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.world import SyntheticWorld
 
@@ -119,7 +118,8 @@ def test_truth_is_the_appendix_to_the_letter(seed):
     np.testing.assert_allclose(world.propensity(X), [slow.e0(x) for x in X.tolist()], rtol=1e-13)
     for modality, voters in SETTINGS:
         A, mu = world.payoff(X, modality, voters), world.outcome(X, modality, voters)
-        assert mu.menus == [tuple(a - 1 for a in menu) for menu in PAPER_MENUS[modality]]
+        listed = [tuple(mu.catalogue.members(m).tolist()) for m in range(len(mu.catalogue))]
+        assert listed == [tuple(a - 1 for a in menu) for menu in PAPER_MENUS[modality]]
         for i, u in enumerate(U):
             for j, k in combinations(range(1, 6), 2):
                 assert A[i, j - 1, k - 1] == float(slow.payoff(u[:voters], j, k, modality))
@@ -182,7 +182,7 @@ def test_selection_means_converge_to_e0(big):
 def test_verdict_means_converge_to_mu0(big):
     X, verdicts, context = WORLD.contexts(200_000), big.verdicts, big.context_of[big.verdicts.record]
     mu0 = WORLD.outcome(X, "pairwise", voters=3)
-    column = mu0.columns_of(big)
+    column = big.menus.column_of_verdict
     mu = mu0.values[context, column]
     decided = np.abs(mu) == 1
     same(verdicts.z[decided], mu[decided])
@@ -202,7 +202,7 @@ def test_verdict_means_converge_to_mu0(big):
 def test_verdict_means_converge_to_mu0_in_the_other_settings(modality, voters):
     log, X = WORLD.feedback(modality, voters, n=5000), WORLD.contexts(5000)
     mu0 = WORLD.outcome(X, modality, voters)
-    column, verdicts = mu0.columns_of(log), log.verdicts
+    column, verdicts = log.menus.column_of_verdict, log.verdicts
     same(mu0.pairs[column], np.stack([verdicts.j, verdicts.k], axis=1))
     residual = verdicts.z - mu0.values[log.context_of[verdicts.record], column]
     if voters == 1:
@@ -223,7 +223,7 @@ def test_log_has_the_catalogue_and_the_contexts_of_its_world(modality, form, hel
     same(log.menus.agent, menus.agent)
     same(log.menus.form, menus.form)
     assert set(menus.form.tolist()) == {form}
-    assert set(np.diff(menus.pairs()[0]).tolist()) == held  # how many menus hold a pair, as the paper counts them
+    assert set(np.bincount(menus.columns.pair).tolist()) == held  # how many menus hold a pair, as the paper counts them
     assert log.agents == ("a0", "a1", "a2", "a3", "a4")
     assert log.contexts.column_names == ["x0", "x1", "x2", "x3", "x4"]
     same(np.asarray(log.contexts), WORLD.contexts(400))
@@ -356,13 +356,18 @@ def test_cyclic_triples_cover_every_pair_with_few_menus(agents):
     assert len(menus) <= 1.5 * math.ceil(agents / 3 * math.ceil((agents - 1) / 2)) + 1  # the covering bound
 
 
+def offsets_of_groups(agents):
+    """The best agent of each of three groups, where agents stand on the circle in the order of their numbers."""
+    return tuple(specialization(np.arange(agents), 3, 1).argmax(axis=0).tolist())
+
+
 @given(agents=st.integers(3, 300))
 def test_offsets_stand_evenly_round_the_circle(agents):
-    offsets = default_offsets(agents, 3)
+    offsets = offsets_of_groups(agents)
     gaps = [(b - a) % agents for a, b in zip(offsets, (*offsets[1:], offsets[0]), strict=True)]
     assert sum(gaps) == agents
     assert max(gaps) - min(gaps) <= 1
-    assert default_offsets(5, 3) == (0, 2, 4)  # the paper's
+    assert offsets_of_groups(5) == (0, 2, 4)  # the paper's
 
 
 def test_equal_utilities_go_by_agent_number():
@@ -391,62 +396,17 @@ def test_fifty_agents():
     assert (world.condorcet_winner(X, 3) < 0).mean() > 0.3  # majorities still cycle among many agents
 
 
-def test_menus_of_the_users_own():
-    menus = [(4, 3, 2, 1, 0), (0, 1)]
-    world = SyntheticWorld(menus={"winner": menus, "ranking": menus}, **SMALL)
-    log, X = world.feedback("winner", voters=5, n=500), world.contexts(500)
-    mu0 = world.outcome(X, "winner", 5)
-    assert mu0.menus == [(0, 1), (0, 1, 2, 3, 4)]
-    assert log.menus.form.tolist() == world.catalogue("winner").form.tolist() == [ORDER, 1]
-    same(np.stack([log.verdicts.j, log.verdicts.k], axis=1), mu0.pairs[mu0.columns_of(log)])
-    A = world.payoff(X, "winner", 5)
-    np.testing.assert_allclose(A[:, 0, 1], mu0.values[:, :2].mean(axis=1))
-    same(A[:, 3, 4], mu0.values[:, -1])
-    same(world.payoff(X, "ranking", 5), world.payoff(X, "pairwise", 5))
-    q = world.propensity(X, "winner", selection="one")
-    np.testing.assert_allclose(q.sum(axis=1), 1)
-
-
 # -- errors
 
-TRIPLES = PAPER_MENUS["ranking"]
 COUNTS = [("seed", -1, 0), ("seed", None, 0), ("agents", 2, 3), ("agents", 5.0, 3), ("agents", True, 3), ("dim", 0, 1)]
-NUMBERS = [
-    ("length_scale", 0, " above 0"),
-    ("alpha", "20", " above 0"),
-    ("epsilon", 1.5, " of at least 0 and of at most 1"),
-    ("e_max", 1.2, " above 0 and of at most 1"),
-    ("e_min", 0.8, " above 0 and of at most 0.75"),
-    ("eta", math.nan, ""),
-    ("eta", 10**400, ""),
-]
 WORLDS = [
     ({"amplitudes": (1, 2)}, "amplitudes is (1, 2); accepted is a tuple of 3 finite numbers."),
-    ({"offsets": (0, 2.5, 4)}, "offsets is (0, 2.5, 4); accepted is a tuple of 3 whole numbers."),
-    ({"offsets": 2}, "offsets is 2; accepted is a tuple of 3 whole numbers."),
-    ({"menus": TRIPLES}, "accepted is a mapping such as {'ranking': [(0, 1, 2), ...]}."),
-    ({"menus": {"duel": TRIPLES}}, "A key of menus is 'duel'; accepted is one of 'pairwise', 'ranking', 'winner'."),
+    ({"amplitudes": 2}, "amplitudes is 2; accepted is a tuple of 3 finite numbers."),
     *(({name: value}, f"{name} is {value!r}; accepted is a whole number of {n} or more.") for name, value, n in COUNTS),
-    *(({name: value}, f"{name} is {value!r}; accepted is a finite number{limits}.") for name, value, limits in NUMBERS),
-]
-MENUS = [
-    ("ranking", 5, "The ranking menus are 5; accepted is a list such as [(0, 1, 2), ...]."),
-    ("ranking", TRIPLES, "menu (1, 2, 5) names the agent 5; accepted are the numbers 0 to 4."),
-    ("winner", [("a0", "a1")], "menu ('a0', 'a1') names the agent 'a0'; accepted are the numbers 0 to 4."),
-    ("winner", [(0, 1, 1)], "The winner menu (0, 1, 1) names an agent more than once; name each once."),
-    ("winner", [(3,)], "The winner menu (3,) has 1 agents; accepted are menus of two or more agents."),
-    ("pairwise", [(0, 1, 2)], "The pairwise menu (0, 1, 2) has 3 agents; accepted are menus of two agents."),
-    ("winner", [(0, 1), (1, 0)], "The winner menu (0, 1) is listed more than once; list it once."),
-    (
-        "ranking",
-        [(0, 1, 2), (0, 3, 4), (1, 3, 4)],
-        "No ranking menu holds both agents of the pair (2, 3) (2 such pairs); "
-        "accepted is a catalogue that covers every pair: add a menu with those two.",
-    ),
 ]
 
 
-@pytest.mark.parametrize(("arguments", "message"), [*WORLDS, *(({"menus": {m: q}}, text) for m, q, text in MENUS)])
+@pytest.mark.parametrize(("arguments", "message"), WORLDS)
 def test_bad_worlds(arguments, message):
     with pytest.raises(InputError) as error:
         SyntheticWorld(**arguments)
@@ -455,7 +415,7 @@ def test_bad_worlds(arguments, message):
 
 ORIGIN = np.zeros((1, 5))
 FORMS = "accepted is one of 'pairwise', 'ranking', 'winner'."
-SHAPE = "accepted is (n, 5), one row a context, as `test_contexts` gives."
+SHAPE = "accepted is (n, 5), one row per context as from `test_contexts`."
 CALLS = [
     ("feedback", ("duel",), {}, "modality is 'duel'; " + FORMS),
     ("catalogue", (["pairwise"],), {}, "modality is ['pairwise']; " + FORMS),

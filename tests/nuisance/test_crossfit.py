@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.records import Records
-from nasheval.feedback.splitting import units
 from nasheval.nuisance import crossfit as module
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Effort, Features, records_of
@@ -279,6 +278,6 @@ def test_a_log_without_records():
 
 
 def test_units_are_voters_only_where_that_matters():
-    assert np.array_equal(units(one_voter_a_context(30)), np.arange(120) % 30)
+    assert np.array_equal(one_voter_a_context(30).units, np.arange(120) % 30)
     for people in (3, 19, 120):
-        assert np.array_equal(units(one_voter_a_context(people)), np.arange(120))
+        assert np.array_equal(one_voter_a_context(people).units, np.arange(120))

@@ -30,7 +30,7 @@ from nasheval.payoff.bridging import (
     unseen_notes,
     weakest_link,
 )
-from nasheval.payoff.inference import group_payoff, group_payoffs
+from nasheval.payoff.inference import group_payoff, payoffs_by
 from nasheval.payoff.pseudo import pseudo_outcomes
 from nasheval.payoff.stage1 import fit_stage1
 
@@ -241,7 +241,7 @@ def test_a_pair_seen_elsewhere_is_told_apart_from_one_never_seen():
     contexts = [{"side": "here"}] * 40 + [{"side": "there"}] * 20
     log = Feedback.from_partitions(contexts, said, agents=list("abcd"), design="draws")
     pseudo = pseudo_outcomes(star_fit(log, np.array([0.9, -0.9, 0, -0.9, 0, 0])))
-    here = next(group for group in group_payoffs(pseudo, "side") if group.name == "here")
+    here = next(group for group in payoffs_by(pseudo, "side") if group.name == "here")
     assert here.status[1, 2] == ELSEWHERE
     assert (here.lower[1, 2], here.upper[1, 2]) == (-1, 1)
     assert here.status[0, 3] == UNKNOWN
@@ -303,7 +303,7 @@ def test_notes_name_the_first_three_pairs():
     bridged, unknown = unseen_notes(log.agents, status, "model")
     assert bridged == (
         "Payoffs of pairs never compared are bridged through others by the outcome model, and marked: 6 pairs (such as "
-        "b and c, b and d, b and e)."
+        "b and c, b and d, b and e); intervals hold for the bridge, not for votes on the pair."
     )
     assert "5 pairs (such as a and f, b and f, c and f)" in unknown
     assert "given as 0, a tie: 6 pairs" in unseen_notes(log.agents, status, "tie")[0]

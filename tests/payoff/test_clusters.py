@@ -50,7 +50,7 @@ def pseudo_of(log, x, share=0.7):
 
 
 def moments_of(pseudo, cluster=None, speaks=None):
-    return group_moments(pseudo, np.zeros(pseudo.n_contexts, int), 1, cluster, speaks)[0]
+    return group_moments(pseudo.estimand, np.zeros(pseudo.n_contexts, int), 1, cluster, speaks)[0]
 
 
 def gamma_and_voter(log, pseudo):

@@ -15,7 +15,7 @@ from nasheval.feedback.log import Feedback
 from nasheval.payoff.aggregators import Cubic
 from nasheval.payoff.clusters import Moments, group_moments
 from nasheval.payoff.cycles import find_cycles, signs
-from nasheval.payoff.inference import GroupPayoff, group_payoff, group_payoffs
+from nasheval.payoff.inference import GroupPayoff, group_payoff, payoffs_by
 from nasheval.payoff.pseudo import pseudo_outcomes
 
 from .nuisances import arbitrary_fit, duel_fit, duel_log, linear_margins, ragged_log
@@ -32,7 +32,7 @@ def simulate(rng, n, **more):
 def raw_moments(pseudo, inside=None, *, cluster):
     """What `group_payoff` starts from, before errors are kept from being too small."""
     code = np.zeros(pseudo.n_contexts, int) if inside is None else inside.astype(int) - 1
-    return group_moments(pseudo, code, 1, cluster)[0]
+    return group_moments(pseudo.estimand, code, 1, cluster)[0]
 
 
 # -- by hand ----------------------------------------------------------------------------------------------------------
@@ -53,7 +53,7 @@ def test_means_and_errors_by_context_are_those_of_gamma(design):
         weight = np.bincount(pseudo.context[rows], (pseudo.share * np.abs(pseudo.slope))[rows], log.n_contexts)
         effective = weight.sum() ** 2 / (weight**2).sum() if rows.any() else 0.0
         assert found.effective[pair] == pytest.approx(effective)
-        c = np.bincount(pseudo.context[rows], pseudo.correction[rows], log.n_contexts)[weight > 0]
+        c = np.bincount(pseudo.context[rows], pseudo.estimand.correction[rows], log.n_contexts)[weight > 0]
         spread = (c**4).sum() - (c**2).sum() ** 2 / max(len(c), 1)
         tail = 2 * (c**2).sum() ** 2 / spread if spread > 1e-12 * (c**2).sum() ** 2 else np.inf
         assert found.freedom[pair] == pytest.approx(min(tail, 4 * (effective - 1)))
@@ -66,7 +66,7 @@ def voter_sums(pseudo, label, mass, centre, plugin=None):
     for record in range(pseudo.fit.log.n_records):
         part = np.zeros(pseudo.n_pairs) if plugin is None else mass[record] * plugin[pseudo.fit.log.context_of[record]]
         for v in np.flatnonzero(pseudo.record == record):
-            part[pseudo.pair[v]] += pseudo.correction[v]
+            part[pseudo.pair[v]] += pseudo.estimand.correction[v]
         sums.setdefault(label(record), np.zeros(pseudo.n_pairs))
         sums[label(record)] = sums[label(record)] + part - mass[record] * centre(record)
     stacked = np.array(list(sums.values()))
@@ -102,7 +102,7 @@ def test_clustering_by_voter_takes_contexts_as_fixed():
     pseudo = pseudo_outcomes(arbitrary_fit(log, x), unseen="tie")
     n = int(pseudo.used.sum())
     mass = log.records.weights / np.bincount(log.context_of, log.records.weights, 12)[log.context_of]
-    fixed = pseudo.corrections.toarray()
+    fixed = pseudo.estimand.corrections.toarray()
     sums, voters = voter_sums(pseudo, lambda r: log.records.voter[r], mass, lambda r: fixed[log.context_of[r]])
     expected = sums * voters / (voters - 1) / n**2
     np.testing.assert_allclose(raw_moments(pseudo, cluster="voter").covariance, expected, atol=1e-13)
@@ -137,7 +137,7 @@ def test_intervals_by_hand():
     moments = Moments(np.array([0.5, 0.9, 0.1]), covariance, np.array([10.0, 1e9, 0.0]), np.array([9.0, 1e9, -1.0]),
                       np.array([10, 50, 1]),
                       np.zeros(3, int), np.zeros(3), 40, 40, "context")  # fmt: skip
-    group = GroupPayoff("g", ("a", "b", "c"), moments)
+    group = GroupPayoff("g", ("a", "b", "c"), np.ones(1, bool), moments)
     low, high = group.interval(simultaneous=False)
     assert low[0, 1] == pytest.approx(0.5 - 0.1 * t.ppf(0.975, 9))
     assert high[0, 2] == 1.0  # cut
@@ -214,7 +214,7 @@ def test_little_is_known_from_little():
 
 def test_groups_by_a_column_are_the_groups_by_its_masks():
     _, pseudo = simulate(np.random.default_rng(1), 200)
-    groups = group_payoffs(pseudo, "side", seed=3)
+    groups = payoffs_by(pseudo, "side", seed=3)
     assert [g.moments.n_contexts for g in groups] == sorted((g.moments.n_contexts for g in groups), reverse=True)
     sides = np.array(pseudo.fit.log.contexts["side"].to_pylist())
     for group in groups:
@@ -226,9 +226,9 @@ def test_groups_by_a_column_are_the_groups_by_its_masks():
 def test_what_is_no_group_is_refused():
     _, pseudo = simulate(np.random.default_rng(1), 600)
     with pytest.raises(InputError, match="by is 'language', no context column; this log has x0, x1, side"):
-        group_payoffs(pseudo, "language")
+        payoffs_by(pseudo, "language")
     with pytest.raises(InputError, match="more than 500; group by fewer"):
-        group_payoffs(pseudo, "x0")
+        payoffs_by(pseudo, "x0")
     with pytest.raises(InputError, match="accepted are booleans, one per context"):
         group_payoff(pseudo, np.arange(3))
     with pytest.raises(InputError, match="no context with a pseudo-outcome"):
@@ -266,7 +266,7 @@ def known(mean, error, K=3, n=2000):
     each = np.full(size, float(n))
     moments = Moments(np.asarray(mean, float), np.eye(size) * error**2, each, each, each.astype(int),
                       np.zeros(size, int), np.zeros(size), n, n, "context")  # fmt: skip
-    return GroupPayoff("g", tuple("abcdefgh"[:K]), moments)
+    return GroupPayoff("g", tuple("abcdefgh"[:K]), np.ones(1, bool), moments)
 
 
 def test_a_clear_winner_is_stable_and_a_close_one_is_not():

@@ -96,7 +96,7 @@ def test_chunks_and_rows_in_any_order_agree_with_the_whole(monkeypatch):
     log, x = ragged_log(design="inclusion")
     whole = pseudo_outcomes(arbitrary_fit(log, x), Cubic(1.0)).dense(np.arange(40))
     monkeypatch.setattr(module, "_KEPT", 0)
-    monkeypatch.setattr(module, "_CELLS", 100)
+    monkeypatch.setattr(module, "CELLS", 100)
     small = pseudo_outcomes(arbitrary_fit(log, x), Cubic(1.0))
     rows = np.random.default_rng(0).permutation(40)[:23]
     np.testing.assert_allclose(small.dense(rows), whole[rows], rtol=1e-12)
@@ -105,14 +105,14 @@ def test_chunks_and_rows_in_any_order_agree_with_the_whole(monkeypatch):
         assert len(contexts) <= 10
         found[contexts] = gamma
     np.testing.assert_allclose(found, whole, rtol=1e-12)
-    np.testing.assert_allclose(small.plugin(rows) + small.corrections.toarray()[rows], whole[rows], rtol=1e-12)
+    np.testing.assert_allclose(small.plugin(rows) + small.estimand.corrections.toarray()[rows], whole[rows], rtol=1e-12)
 
 
 def test_corrections_are_as_sparse_as_the_verdicts():
     log, x = ragged_log()
     pseudo = pseudo_outcomes(arbitrary_fit(log, x))
-    assert len(pseudo.correction) == len(log.verdicts)
-    assert pseudo.corrections.nnz <= len(log.verdicts)
-    np.testing.assert_allclose(pseudo.corrections.sum(), pseudo.correction.sum())
+    assert len(pseudo.estimand.correction) == len(log.verdicts)
+    assert pseudo.estimand.corrections.nnz <= len(log.verdicts)
+    np.testing.assert_allclose(pseudo.estimand.corrections.sum(), pseudo.estimand.correction.sum())
     with pytest.raises(ValueError, match="read-only"):
-        pseudo.correction[0] = 1.0
+        pseudo.estimand.correction[0] = 1.0

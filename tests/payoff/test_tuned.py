@@ -49,7 +49,7 @@ def test_pairs_with_the_most_votes_are_looked_at(pseudo):
 def test_the_estimator_tunes_its_payoff_regressor(monkeypatch):
     asked = []
     monkeypatch.setattr(
-        "nasheval.estimator.tuned_boosting",
+        "nasheval.payoff.second_stage.tuned_boosting",
         lambda pseudo, form, how, effort: asked.append((form, how)) or Boosting(trees=3),
     )
     log = ne.SyntheticWorld(seed=70).feedback("pairwise", voters=1, n=100)

@@ -232,8 +232,8 @@ def test_single_agents_as_policies_score_as_mean_payoffs_do(unseen, clusters):
     alone = {name: np.tile(np.eye(5)[j], (80, 1)) for j, name in enumerate(ABCDE)}
     for cluster in clusters:
         found = score(pseudo, alone, cluster=cluster).overall
-        moments = group_moments(pseudo, np.zeros(80, int), 1, cluster)[0].floored()
-        mean = GroupPayoff("all", log.agents, moments)
+        moments = group_moments(pseudo.estimand, np.zeros(80, int), 1, cluster)[0].floored()
+        mean = GroupPayoff("all", log.agents, np.ones(80, bool), moments)
         held = ~np.isinf(mean.error) & (mean.status == 0)  # an interval of a bridged pair is no interval of a policy
         np.testing.assert_allclose(found.value, mean.estimate, atol=1e-12)
         np.testing.assert_allclose(found.error[held], mean.error[held], atol=1e-12)

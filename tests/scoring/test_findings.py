@@ -11,6 +11,7 @@ from nasheval.scoring.report.data import GroupView, Payoffs, Preferences
 from nasheval.scoring.report.findings import findings
 
 AGENTS = ("ada", "bert", "cleo")
+KNOWN = {"only_a_ladder": False, "unseen": "model"}
 
 
 def view(
@@ -52,7 +53,7 @@ ALL = view("all", ADA_WINS, (0,))
 
 
 def sentence(whole: GroupView, *groups: GroupView) -> str:
-    [found] = [text for text in findings(AGENTS, [whole, *groups], [], None, 0.95) if text.startswith("By ")]
+    [found] = [text for text in findings(AGENTS, [whole, *groups], [], None, 0.95, **KNOWN) if text.startswith("By ")]
     return found
 
 

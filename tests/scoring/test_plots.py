@@ -12,10 +12,10 @@ import pytest
 from nasheval.errors import InputError, MissingExtraError
 from nasheval.game.regularizers import L2
 from nasheval.nuisance.diagnostics import NuisanceDiagnostics, calibrate
-from nasheval.payoff.diagnostics import Stage1Diagnostics
-from nasheval.payoff.inference import group_payoff
+from nasheval.payoff.inference import group_payoff, payoffs_by
+from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.scoring import plots
-from nasheval.scoring.leaderboard import Standing, groups_of, standings
+from nasheval.scoring.leaderboard import Standing, standings
 
 from .report_logs import AGENTS, PAPER, STAR, TOPICS, example, star_stage1
 
@@ -45,7 +45,7 @@ def games():
 @pytest.fixture(scope="module")
 def rows():
     stage1 = example()[0]
-    return list(standings(stage1.log, groups_of(stage1.pseudo, "topic", confidence=0.95, seed=0), L2()))
+    return list(standings(stage1.log, payoffs_by(stage1.pseudo, "topic", confidence=0.95, seed=0), L2()))
 
 
 def test_payoffs_are_those_of_the_group_and_bold_where_certain(games):

@@ -12,7 +12,6 @@ import pytest
 
 from nasheval.errors import InputError, ModelFileError
 from nasheval.store import folder as folders
-from nasheval.store import manifest as layout
 from nasheval.store.folder import open_folder, write_folder
 
 from .small import manifest, write_manifest
@@ -29,7 +28,7 @@ OLD, NEW = {"encoder.json": b"old"}, {"encoder.json": b"new", "surface.txt": b"m
 
 def held(folder: Path) -> dict[str, bytes]:
     _, files = open_folder(folder)
-    return {file.name: files.read(file.name) for file in folder.iterdir() if file.name != "manifest.json"}
+    return {file.name: files.parsed(file.name, bytes) for file in folder.iterdir() if file.name != "manifest.json"}
 
 
 @pytest.fixture
@@ -42,7 +41,7 @@ def test_what_is_written_is_read(there):
     told, files = open_folder(there)
     assert {name: told[name] for name in TOLD} == TOLD
     assert (told["format"], told["version"]) == ("nasheval.model", 1)
-    assert files.read("encoder.json") == b"old"
+    assert files.parsed("encoder.json", bytes) == b"old"
     files.finish()
 
 
@@ -155,24 +154,6 @@ folder.write_folder(sys.argv[1], {}, {"encoder.json": b"1", "surface.txt": b"2"}
     assert found.returncode == -9
     assert not (tmp_path / "model").exists()
     assert [name for name in os.listdir(tmp_path) if not name.startswith(".model.")] == []
-
-
-def test_an_older_format_is_brought_up_to_date(there, monkeypatch):
-    told = manifest(there)
-    told["people"] = told.pop("agents")
-    write_manifest(there, told)
-
-    def renamed(old):
-        return {**{name: value for name, value in old.items() if name != "people"}, "agents": old["people"]}
-
-    def marked(old):
-        return {**old, "metrics": {"marked": True}}
-
-    monkeypatch.setattr(layout, "VERSION", 3)
-    monkeypatch.setattr(layout, "MIGRATIONS", {1: renamed, 2: marked})
-    again, _ = open_folder(there)
-    assert again["agents"] == ["a"]
-    assert again["metrics"] == {"marked": True}
 
 
 def test_a_newer_format_is_refused_by_its_number_and_who_wrote_it(there):

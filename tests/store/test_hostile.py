@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nasheval.estimator import load
-from nasheval.store import manifest as layout
+from nasheval.store.folder import VERSION
 
 from .small import FILES, WORLD, manifest, refused, set_told, write_manifest
 
@@ -112,7 +112,7 @@ MANIFEST: dict[str, tuple[Callable[[Path], None], str]] = {
     "half a character": (_instead('"a0"', r'"\ud800"'), "not valid JSON"),
     "another format": (set_told("format", "other.model"), "not a saved model"),
     "no format": (set_told("format", ...), "not a saved model"),
-    "newer": (set_told("version", layout.VERSION + 1), "upgrade nasheval"),
+    "newer": (set_told("version", VERSION + 1), "upgrade nasheval"),
     "much newer": (set_told("version", 10**400), "upgrade nasheval"),
     "version as text": (set_told("version", "1"), "format version"),
     "version true": (set_told("version", True), "format version"),
@@ -122,7 +122,7 @@ MANIFEST: dict[str, tuple[Callable[[Path], None], str]] = {
     "a key too many": (set_told("run", "rm"), "'run'"),
     "agents as text": (set_told("agents", "a0"), "'agents'"),
     "an agent twice": (set_told("agents", ["a0"] * 5), "twice"),
-    "agents as numbers": (set_told("agents", [0, 1, 2, 3, 4]), "other than names"),
+    "agents as numbers": (set_told("agents", [0, 1, 2, 3, 4]), "other than strings"),
     "other agents": (set_told("agents", list("abcde")), "'agents' differs"),
     "agents in another order": (set_told("agents", ["a1", "a0", "a2", "a3", "a4"]), "'agents' differs"),
     "other features": (set_told("features", ["x0"]), "'features' differs"),

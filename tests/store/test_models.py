@@ -182,7 +182,7 @@ def test_weights_of_menus_come_back(tmp_path):
     model.save(tmp_path / "model")
     again = load(tmp_path / "model")
     assert again.aggregator == given
-    np.testing.assert_array_equal(again.stage1_.pseudo.correction, model.stage1_.pseudo.correction)
+    np.testing.assert_array_equal(again.stage1_.pseudo.estimand.correction, model.stage1_.pseudo.estimand.correction)
 
 
 def test_searched_trees_and_intercepts_come_back(tmp_path, X):

@@ -86,7 +86,7 @@ def test_a_loaded_model_answers_bit_for_bit(models, name, tmp_path):
     assert answers(again, contexts) == answers(model, contexts)
     assert told(again) == told(model)
     np.testing.assert_array_equal(again.stage1_.payoff.status, model.stage1_.payoff.status)
-    np.testing.assert_array_equal(again.stage1_.pseudo.correction, model.stage1_.pseudo.correction)
+    np.testing.assert_array_equal(again.stage1_.pseudo.estimand.correction, model.stage1_.pseudo.estimand.correction)
     again.save(tmp_path / "again")
     held = [
         {file.name: hashlib.sha256(file.read_bytes()).hexdigest() for file in folder.iterdir()}

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nasheval.cli.options import grouped
-from nasheval.cli.printing import Machine, as_options, console, escaped, print_json
+from nasheval.cli.printing import Machine, console, escaped, print_json
 from nasheval.cli.reading import FILES, OnBadRow, Reading
+from nasheval.errors import Argument
 
 if TYPE_CHECKING:
     from nasheval.feedback.log import Feedback
-    from nasheval.feedback.report import ReadReport
+    from nasheval.feedback.read_report import ReadReport
 
 
 @grouped
@@ -95,7 +96,7 @@ def _print_report(console: Any, report: ReadReport) -> None:
             table.add_row(escaped(label), _MEANINGS[meaning], f"{count:,}", style=style)
         console.print(table)
     for problem in report.problems:
-        console.print(f"[red]✗[/] {escaped(as_options(str(problem.error(report.source))))}", highlight=False)
+        console.print(f"[red]✗[/] {escaped(problem.error(report.source).message(Argument.as_flag))}", highlight=False)
 
 
 def _print_records(console: Any, log: Feedback, rows: int) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nasheval.cli.options import MODEL, grouped
-from nasheval.cli.printing import tell, whole_file
+from nasheval.cli.printing import tell
 
 
 @grouped
@@ -34,7 +34,6 @@ def export(
     from nasheval.store.onnx import export_onnx
 
     loaded = load(model)
-    with whole_file(onnx) as part:
-        largest = export_onnx(loaded.policy_, part, contexts=loaded.stage1_.log.contexts)
+    largest = export_onnx(loaded.policy_, onnx, contexts=loaded.stage1_.log.contexts)
     if not quiet:
         tell(f"{onnx}: differs from the model by at most {largest:.1e} at the contexts of its log.")

@@ -16,6 +16,7 @@ from nasheval.cli.printing import Machine, console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.cli.summary import Outcome, print_summary, summary_dict
 from nasheval.errors import NashEvalError
+from nasheval.files import check_folder
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
@@ -70,7 +71,7 @@ def fit(
 
     check_target(out.resolve(), overwrite)  # before the work, not after it
     if report is not None:
-        reporting.check_folder(report)
+        check_folder(report)
     show = not quiet and sys.stderr.isatty()
     log = reading.log(file, quiet=quiet)
     settings = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
@@ -139,10 +140,8 @@ class _Work:
         return found, self._note()
 
     def _note(self) -> str:
-        from nasheval.feedback.splitting import sole_voters
-
         train, test = self.parts
-        theirs, held = set(sole_voters(train).tolist()), set(sole_voters(test).tolist())
+        theirs, held = set(train.sole_voters.tolist()), set(test.sole_voters.tolist())
         which = "contexts held out, of other voters," if held and not held & theirs else "contexts held out,"
         said = f"Compared on {test.n_contexts:,} {which} with a model fitted on {train.n_contexts:,}"
         if self.once:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import tomllib
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ import typer
 
 from nasheval.cli.reading import split
 from nasheval.errors import InputError
+from nasheval.files import parse_json
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
@@ -209,7 +209,7 @@ def _from_file(said: str) -> dict[str, Any]:
         path = Path(name)
     try:
         text = path.read_text(encoding="utf-8")
-        told = json.loads(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
+        told = parse_json(text) if path.suffix.lower() == ".json" else tomllib.loads(text)
     except (OSError, ValueError) as error:  # both parsers raise kinds of ValueError
         raise InputError(f"--costs {said}: cannot be read as TOML or JSON ({error}).") from None
     if not isinstance(told, dict):
@@ -232,7 +232,7 @@ def _means(pattern: str, source: str | Source, agents: Sequence[str]) -> dict[st
     import numpy as np
 
     from nasheval.contexts.values import numbers
-    from nasheval.feedback.readers.checks import need_columns
+    from nasheval.feedback.readers.row_checks import need_columns
     from nasheval.feedback.readers.sources import open_source
 
     opened, columns = open_source(source), {agent: pattern.replace(_AGENT, agent) for agent in agents}

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
 from nasheval.cli.options import MODEL, grouped
-from nasheval.cli.printing import Format, Machine, console, escaped, print_csv, print_json, tell, whole_file
+from nasheval.cli.printing import Format, Machine, console, escaped, print_csv, print_json, tell
 from nasheval.cli.reading import chosen_rows, joined, split
 from nasheval.cli.unseen import candidates, predict_note, rivals_not_met, route_lines
 from nasheval.errors import InputError
+from nasheval.files import whole_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -68,16 +69,16 @@ def predict(
     if out is None:
         _print(found, format)
         return
-    with whole_file(out) as part:
-        _write(found, part)
+    with whole_file(out) as target:
+        _write(found, target, out.suffix.lower())
     tell(f"{found.num_rows:,} lotteries over {len(loaded.agents_)} agents: {out}")
 
 
 def _contexts_in(rows: str | Source, model: NashEval, join: str, keep: list[str]) -> tuple[pa.Table, pa.Table]:
     """Return the contexts of a file, read as the model's own were, and the columns to carry over."""
     from nasheval.feedback.readers.arena import ARENA_55K, detect_schema
-    from nasheval.feedback.readers.checks import RowChecks, need_columns
     from nasheval.feedback.readers.covariates import Covariates
+    from nasheval.feedback.readers.row_checks import RowChecks, need_columns
     from nasheval.feedback.readers.sources import open_source
 
     encoder, source = model.stage1_.encoder, open_source(rows)
@@ -144,25 +145,24 @@ def _print(found: pa.Table, format: Format) -> None:
         console().print(table)
 
 
-def _write(found: pa.Table, path: Path) -> None:
+def _write(table: pa.Table, file: BinaryIO, ending: str) -> None:
     import json
 
     import pyarrow.csv
     import pyarrow.feather
     import pyarrow.parquet
 
-    match path.suffix.lower():
+    match ending:
         case ".parquet":
-            pyarrow.parquet.write_table(found, path)
+            pyarrow.parquet.write_table(table, file)
         case ".csv":
-            pyarrow.csv.write_csv(found, path)
+            pyarrow.csv.write_csv(table, file)
         case ".feather" | ".arrow":
-            pyarrow.feather.write_feather(found, str(path))
+            pyarrow.feather.write_feather(table, file)
         case ".json":
-            path.write_text(json.dumps(found.to_pylist(), default=str), encoding="utf-8")
+            file.write(json.dumps(table.to_pylist(), default=str).encode())
         case _:
-            lines = (json.dumps(row, default=str) + "\n" for row in found.to_pylist())
-            path.write_text("".join(lines), encoding="utf-8")
+            file.writelines((json.dumps(row, default=str) + "\n").encode() for row in table.to_pylist())
 
 
 @grouped

@@ -6,17 +6,12 @@ import csv
 import json
 import math
 import os
-import re
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import typer
-
-from nasheval.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -60,26 +55,6 @@ def escaped(text: str) -> str:
     return escape(text)
 
 
-def as_options(message: str) -> str:
-    """Return an error's message with the advice in the words of the command line: model_a= is --model-a there."""
-    message = re.sub(r"\b([a-z_]+)=True\b", lambda m: f"--{m[1].replace('_', '-')}", message)
-    found, to_do, advice = message.partition("To do:")
-    advice = advice.replace(", or drop such rows with labels={None: 'drop'}", "")  # which no flag can say
-    advice = advice.replace("columns=", "context=")
-    advice = re.sub(r"fit with kinds=\{'([^']*)': 'categorical'\}", r"add --categorical \1", advice)
-    advice = re.sub(r"\b([a-z_]+)='([^']*)'", lambda m: f"--{m[1].replace('_', '-')} {m[2]}", advice)
-    advice = re.sub(r"(?<!['\w])([a-z_]+)=(?=[\s,;.]|$)", lambda m: f"--{m[1].replace('_', '-')}", advice)
-    advice = re.sub(r"labels=\{(.*?)\}", lambda m: f"--labels '{_as_pairs(m[1])}'", advice)
-    return found + to_do + advice
-
-
-def _as_pairs(inside: str) -> str:
-    """Return 'x': ..., 'y': 'tie' as x=...,y=tie."""
-    return ",".join(
-        f"{name}={meaning.strip(chr(39))}" for name, meaning in re.findall(r"'([^']*)': ('\w+'|\.\.\.)", inside)
-    )
-
-
 def print_json(value: Any) -> None:
     """Print plain values as JSON; what is not a finite number is null."""
     typer.echo(json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False))
@@ -98,16 +73,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_plain(one) for one in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-@contextmanager
-def whole_file(path: Path) -> Iterator[Path]:
-    """Yield a name to write to; the file is at its place once all of it is written, or not at all."""
-    if not path.parent.is_dir():
-        raise InputError(f"There is no folder {str(path.parent)!r} to write {path.name!r} into; create it first.")
-    part = path.with_name(f".{path.stem}.part{path.suffix}")
-    try:
-        yield part
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)

@@ -28,10 +28,10 @@ from nasheval.cli.exporting import export
 from nasheval.cli.fitting import fit
 from nasheval.cli.leaderboard import leaderboard
 from nasheval.cli.predicting import predict, route
-from nasheval.cli.printing import as_options, console, escaped
+from nasheval.cli.printing import console, escaped
 from nasheval.cli.reporting import report
 from nasheval.cli.reproducing import reproduce
-from nasheval.errors import ConvergenceError, MissingExtraError, NashEvalError
+from nasheval.errors import Argument, ConvergenceError, MissingExtraError, NashEvalError
 
 _STATUS = {MissingExtraError: 3, ConvergenceError: 4}
 _DEFECT, _INTERRUPTED = 70, 130
@@ -84,7 +84,7 @@ def _told(error: Exception) -> int:
     """Say what went wrong; return the exit status."""
     out = console(stderr=True)
     if isinstance(error, NashEvalError):
-        out.print(f"[bold red]error:[/] {escaped(as_options(str(error)))}", soft_wrap=True)
+        out.print(f"[bold red]error:[/] {escaped(error.message(Argument.as_flag))}", soft_wrap=True)
         return next((status for kind, status in _STATUS.items() if isinstance(error, kind)), 1)
     if isinstance(error, OSError | MemoryError):
         out.print(f"[bold red]error:[/] {escaped(str(error) or 'out of memory')}", soft_wrap=True)

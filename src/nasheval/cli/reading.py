@@ -198,7 +198,7 @@ def _frequent(log: Feedback, least: int) -> Feedback:
 
 def chosen_rows(file: str, where: str) -> str | Source:
     """Return the rows of a file that --where chooses; the file itself where it says nothing."""
-    from nasheval.feedback.readers.checks import need_columns
+    from nasheval.feedback.readers.row_checks import need_columns
     from nasheval.feedback.readers.sources import open_source
 
     if not where:
@@ -225,12 +225,13 @@ def split(text: str) -> list[str]:
     return [part.strip() for part in text.split(",") if part.strip()]
 
 
-def _labels(text: str) -> dict[str, str] | None:
+def _labels(text: str) -> dict[str | None, str] | None:
+    """Return what labels mean; nothing before "=" is a missing label."""
     pairs = [part.rpartition("=") for part in split(text)]
-    for label, equals, meaning in pairs:
-        if not equals or not label:
+    for _, equals, meaning in pairs:
+        if not equals:
             raise InputError(f"--labels holds {meaning!r}; accepted is label=meaning, such as 1=a,2=b,3=tie,-1=drop.")
-    return {label.strip(): meaning.strip() for label, _, meaning in pairs} or None
+    return {label.strip() or None: meaning.strip() for label, _, meaning in pairs} or None
 
 
 def joined(text: str) -> tuple[str, ...] | None:

@@ -12,7 +12,7 @@ from nasheval.cli.evaluating import AGAINST, RIVALS, compared
 from nasheval.cli.options import MODEL, VOTERS, grouped, speaks
 from nasheval.cli.printing import tell
 from nasheval.cli.reading import FILES, Reading, split
-from nasheval.errors import InputError
+from nasheval.files import check_folder
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
@@ -56,12 +56,6 @@ def report(
     write(loaded, out, by=split(by), title=title, evaluation=evaluation, voters=speaks(voters))
     if not quiet:
         tell(f"The report: {out}")
-
-
-def check_folder(out: Path) -> None:
-    """Raise where a file has no folder to be written into: before the work, not after it."""
-    if not out.parent.is_dir():
-        raise InputError(f"There is no folder {str(out.parent)!r} to write {out.name!r} into; create it first.")
 
 
 def write(

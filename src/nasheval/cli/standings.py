@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 _MOST_WINNERS = 6  # of a group that are named
-_MOST_GROUPS = 20  # of a column that is chosen unasked
 _MOST_NOTES = 30  # below a leaderboard
 _MOST_NAMES = 4  # of groups that share a note
 
@@ -36,11 +35,12 @@ class Board:
     @staticmethod
     def of(model: NashEval, by: str | None, voters: Speaks | None = None) -> Board:
         """Return the leaderboard by a context column, or of all contexts."""
-        from nasheval.scoring.leaderboard import groups_of, standings
+        from nasheval.payoff.inference import payoffs_by
+        from nasheval.scoring.leaderboard import standings
 
-        groups = groups_of(model.stage1_.pseudo, by, voters=voters, seed=model.random_state)
+        groups = payoffs_by(model.stage1_.pseudo, by, voters=voters, seed=model.random_state)
         rows = [asdict(row) for row in standings(model.stage1_.log, groups, model.regularizer)]
-        return Board(rows, {group.name if by else "": group.payoff.notes for group in groups})
+        return Board(rows, {group.name if by else "": group.notes for group in groups})
 
 
 def note_lines(notes: Mapping[str, Sequence[str]]) -> Iterator[Text]:
@@ -64,11 +64,9 @@ def note_lines(notes: Mapping[str, Sequence[str]]) -> Iterator[Text]:
 
 def usual_column(model: NashEval) -> str | None:
     """Return the first context column with a few values, which make groups that a person can look at."""
-    from nasheval.feedback.groups import n_values
+    from nasheval.feedback.groups import grouping_columns
 
-    log = model.stage1_.log
-    names = [name for name in log.contexts.column_names if name != log.text]
-    return next((name for name in names if 2 <= n_values(log, name) <= _MOST_GROUPS), None)
+    return next(iter(grouping_columns(model.stage1_.log, most=1, quartiles=False)), None)
 
 
 def standings_table(rows: Sequence[Row], *, by: str | None, top: int = 0) -> Table:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 from nasheval.cli.evaluating import plainly
 from nasheval.cli.standings import Board, note_lines, standings_table, usual_column, winners_table
+from nasheval.notes import code_of, once
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from nasheval.estimator import NashEval
     from nasheval.feedback.coverage import Coverage
-    from nasheval.payoff.diagnostics import Stage1Diagnostics
+    from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
     from nasheval.scoring.heldout import Evaluation
 
 _RARE = 30  # records below which a menu is called rare, as in `Feedback.coverage`
@@ -57,12 +58,14 @@ def print_summary(outcome: Outcome, out: Console) -> None:
     out.print(Text(f"{model.stage1_.log!r}"))
     for line in (*menu_lines(model), *quality_lines(found)):
         out.print(Text(line))
-    for warning in _warnings(coverage.warnings(), found.warnings()):
+    warnings = [*coverage.warnings(), *found.warnings()]
+    for warning in once(warnings):
         out.print(Text.assemble(("! ", "yellow"), warning))
     out.print()
     board = Board.of(model, None)
     out.print(standings_table(board.rows, by=None, top=_TOP))
-    for note in note_lines(board.notes):
+    said = {code_of(warning) for warning in warnings}
+    for note in note_lines({"": [note for note in board.notes[""] if code_of(note) not in said]}):
         out.print(note)
     if by is not None:
         out.print(winners_table(Board.of(model, by).rows, by))
@@ -76,9 +79,7 @@ def print_summary(outcome: Outcome, out: Console) -> None:
 
 def covered(model: NashEval) -> Coverage:
     """Return what the log of a model covers."""
-    from nasheval.feedback.coverage import measure
-
-    return measure(model.stage1_.log, rare=_RARE)
+    return model.stage1_.log.coverage(rare=_RARE)
 
 
 def _print_comparison(outcome: Outcome, out: Console) -> None:
@@ -126,11 +127,6 @@ def quality_lines(found: Stage1Diagnostics) -> Iterator[str]:
         f"Overlap ({nuisances.design}): smallest propensity {nuisances.smallest:.3g}, median {median:.3g}, "
         f"{raised if nuisances.floor else 'known, none raised'}"
     )
-
-
-def _warnings(coverage: list[str], found: list[str]) -> list[str]:
-    """Return what both say, once each."""
-    return list(dict.fromkeys(f"{text[:1].upper()}{text[1:]}" for text in (*coverage, *found)))
 
 
 def next_commands(outcome: Outcome) -> list[str]:

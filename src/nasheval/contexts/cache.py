@@ -2,19 +2,18 @@
 
 Parquet files, a 16-byte key and the bytes of a float32 vector in each row, with page checksums. What is added goes into
 a file of its own, written under a temporary name and renamed, so that processes that write at once lose nothing and
-readers see whole files. When there are many, one writer joins them: the joined file is there before the others go.
+readers see whole files.
 """
 
 from __future__ import annotations
 
 import logging
 import os
-import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from secrets import token_hex
 from typing import TypeAlias
 
 import numpy as np
@@ -24,12 +23,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nasheval.errors import InputError
+from nasheval.files import whole_file
 
 Vectors: TypeAlias = npt.NDArray[np.float32]
 
 _LOG = logging.getLogger(__name__)
 _KEY_BYTES = 16
-_MOST_FILES = 32  # more are joined into one
 
 
 def default_folder() -> Path:
@@ -67,17 +66,17 @@ class VectorCache:
             raise InputError(f"text cache: cannot use the folder {self.path.parent} ({error.strerror}).") from error
 
     def find(self, keys: pa.FixedSizeBinaryArray) -> tuple[Vectors, npt.NDArray[np.bool_]]:
-        """Look keys up: vectors (n, dim), zero where unknown, and (n,) whether each was found.
+        """Look keys up: vectors (n, dim), zero where unknown, and (n,) whether each is known.
 
         Args:
             keys: n keys, from `text_keys`.
         """
-        stored = self._read()
+        stored = pa.concat_tables([self._schema.empty_table(), *self._tables()])
         row = pc.index_in(keys, value_set=stored["key"].combine_chunks())
-        found = np.asarray(row.is_valid().to_numpy(zero_copy_only=False))
+        known = np.asarray(row.is_valid().to_numpy(zero_copy_only=False))
         vectors = np.zeros((len(keys), self.dim), dtype=np.float32)
-        vectors[found] = self._vectors(stored["vector"].take(row.drop_null()))
-        return vectors, found
+        vectors[known] = self._vectors(stored["vector"].take(row.drop_null()))
+        return vectors, known
 
     def add(self, keys: pa.FixedSizeBinaryArray, vectors: Vectors) -> None:
         """Add vectors, in a file of their own; where it cannot be written, say so in the log and go on without.
@@ -86,17 +85,10 @@ class VectorCache:
             keys: n distinct keys, from `text_keys`.
             vectors: (n, dim).
         """
-        added = pa.table([keys, self._column(vectors)], schema=self._schema)
-        files = self._files()
-        join = len(files) >= _MOST_FILES
         try:
-            self._write(_distinct([added, *self._tables(files)]) if join else added)
-        except OSError as error:
-            _LOG.warning("text cache: cannot write %s (%s); its vectors were not kept", self.path, error.strerror)
-            return
-        for file in files if join else ():
-            with suppress(OSError):  # some systems keep a file that someone reads; the next writer tries again
-                file.unlink()
+            self._write(pa.table([keys, self._column(vectors)], schema=self._schema))
+        except (OSError, InputError) as error:
+            _LOG.warning("text cache: cannot write %s (%s); its vectors were not kept", self.path, error)
 
     def _files(self) -> list[Path]:
         mine = self.path.stem + "."
@@ -106,18 +98,12 @@ class VectorCache:
             return []
         return [file for file in every if file.name.startswith(mine) and file.suffix == ".parquet"]
 
-    def _read(self) -> pa.Table:
-        return pa.concat_tables([self._schema.empty_table(), *self._tables(self._files())])
-
-    def _tables(self, files: list[Path]) -> Iterator[pa.Table]:
-        """Read files; one that is absent, damaged or foreign counts as empty, and goes when files are joined."""
-        for file in files:
+    def _tables(self) -> Iterator[pa.Table]:
+        """Read the files; one that is damaged or foreign counts as empty."""
+        for file in self._files():
             try:
-                # One open file from start to end: another process may remove it while this one reads.
                 with file.open("rb") as opened:
                     table = pq.ParquetFile(opened, page_checksum_verification=True).read()
-            except FileNotFoundError:  # joined with others meanwhile: at worst its texts are embedded again
-                continue
             except (OSError, ValueError, pa.ArrowException) as error:
                 _LOG.info("text cache: %s is damaged and is ignored (%s)", file, error)
                 continue
@@ -127,14 +113,8 @@ class VectorCache:
                 _LOG.info("text cache: %s is not a cache of %d dimensions and is ignored", file, self.dim)
 
     def _write(self, table: pa.Table) -> None:
-        handle, name = tempfile.mkstemp(dir=self.path.parent, prefix=self.path.stem + ".", suffix=".tmp")
-        try:
-            with os.fdopen(handle, "wb") as file:
-                pq.write_table(table, file, compression="none", use_dictionary=False, write_page_checksum=True)
-            os.replace(name, Path(name).with_suffix(".parquet"))
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        with whole_file(self.path.with_name(f"{self.path.stem}.{token_hex(8)}.parquet")) as file:
+            pq.write_table(table, file, compression="none", use_dictionary=False, write_page_checksum=True)
 
     @property
     def _schema(self) -> pa.Schema:
@@ -147,10 +127,3 @@ class VectorCache:
     def _vectors(self, column: pa.ChunkedArray) -> Vectors:
         flat = b"" if not len(column) else column.combine_chunks().buffers()[1]
         return np.frombuffer(flat, dtype="<f4", count=len(column) * self.dim).reshape(-1, self.dim)
-
-
-def _distinct(tables: list[pa.Table]) -> pa.Table:
-    """Return the rows of all tables, each key once."""
-    table = pa.concat_tables(tables)
-    codes = table["key"].combine_chunks().dictionary_encode().indices
-    return table.take(pa.array(np.unique(np.asarray(codes), return_index=True)[1]))

@@ -6,7 +6,7 @@ codes for categories. "network": standardised numbers and one-hot categories, al
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -27,7 +27,24 @@ FARTHEST = 1e4
 
 
 @dataclass(frozen=True)
-class NumericColumn:
+class _Column:
+    """What all kinds share: a name, and a feature of its own for missing values where training data had some."""
+
+    name: str
+    missing: bool = field(kw_only=True)
+    kind: ClassVar[str]
+
+    def names(self, form: Form) -> list[str]:
+        """Name the features of a form."""
+        return [self.name, f"{self.name}:missing"] if form == "network" and self.missing else [self.name]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give what `from_dict` takes, as JSON values."""
+        return {"kind": self.kind, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class NumericColumn(_Column):
     """A number: itself for trees, standardised for networks.
 
     A missing value is NaN for trees. For networks it is the training mean (0), and `{name}:missing` is 1 where
@@ -40,10 +57,8 @@ class NumericColumn:
         missing: whether training data had missing values.
     """
 
-    name: str
     mean: float
     scale: float
-    missing: bool
     kind: ClassVar[str] = "numeric"
 
     @classmethod
@@ -51,14 +66,11 @@ class NumericColumn:
         """Learn mean, scale and whether values are missing from the training rows."""
         values = numbers(name, column)
         present = values[~np.isnan(values)]
+        missing = present.size < values.size
         if not present.size or present.min() == present.max():
-            return cls(name, float(present[0]) if present.size else 0.0, 1.0, present.size < values.size)
+            return cls(name, float(present[0]) if present.size else 0.0, 1.0, missing=missing)
         # A spread too small for its square to be a number is no spread.
-        return cls(name, float(present.mean()), float(present.std()) or 1.0, present.size < values.size)
-
-    def names(self, form: Form) -> list[str]:
-        """Name the features of a form."""
-        return [self.name, f"{self.name}:missing"] if form == "network" and self.missing else [self.name]
+        return cls(name, float(present.mean()), float(present.std()) or 1.0, missing=missing)
 
     def write(self, out: Block, column: Column, form: Form) -> None:
         """Write the features of a form into `out`, (n, width) of zeros."""
@@ -72,21 +84,17 @@ class NumericColumn:
         if self.missing:
             out[:, 1] = absent
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give what `from_dict` takes, as JSON values."""
-        return {"kind": self.kind, **asdict(self)}
-
     @classmethod
     def from_dict(cls, saved: object, where: str) -> NumericColumn:
         """Check and rebuild a saved column."""
-        found = fields(saved, where, {"kind": str, "name": str, "mean": float, "scale": float, "missing": bool})
-        if found["scale"] <= 0:
+        values = fields(saved, where, {"kind": str, "name": str, "mean": float, "scale": float, "missing": bool})
+        if values["scale"] <= 0:
             fail(where, "'scale' is not positive")
-        return cls(found["name"], found["mean"], found["scale"], found["missing"])
+        return cls(values["name"], values["mean"], values["scale"], missing=values["missing"])
 
 
 @dataclass(frozen=True)
-class BooleanColumn:
+class BooleanColumn(_Column):
     """A truth value: 0 or 1 in both forms.
 
     A missing value is NaN for trees. For networks it is the training share of true values, and `{name}:missing` is 1
@@ -98,9 +106,7 @@ class BooleanColumn:
         missing: whether training data had missing values.
     """
 
-    name: str
     share: float
-    missing: bool
     kind: ClassVar[str] = "boolean"
 
     @classmethod
@@ -108,11 +114,7 @@ class BooleanColumn:
         """Learn the share of true and whether values are missing from the training rows."""
         values = truths(name, column)
         present = values[~np.isnan(values)]
-        return cls(name, float(present.mean()) if present.size else 0.5, present.size < values.size)
-
-    def names(self, form: Form) -> list[str]:
-        """Name the features of a form."""
-        return [self.name, f"{self.name}:missing"] if form == "network" and self.missing else [self.name]
+        return cls(name, float(present.mean()) if present.size else 0.5, missing=present.size < values.size)
 
     def write(self, out: Block, column: Column, form: Form) -> None:
         """Write the features of a form into `out`, (n, width) of zeros."""
@@ -122,21 +124,17 @@ class BooleanColumn:
         if form == "network" and self.missing:
             out[:, 1] = absent
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give what `from_dict` takes, as JSON values."""
-        return {"kind": self.kind, **asdict(self)}
-
     @classmethod
     def from_dict(cls, saved: object, where: str) -> BooleanColumn:
         """Check and rebuild a saved column."""
-        found = fields(saved, where, {"kind": str, "name": str, "share": float, "missing": bool})
-        if not 0 <= found["share"] <= 1:
+        values = fields(saved, where, {"kind": str, "name": str, "share": float, "missing": bool})
+        if not 0 <= values["share"] <= 1:
             fail(where, "'share' is outside [0, 1]")
-        return cls(found["name"], found["share"], found["missing"])
+        return cls(values["name"], values["share"], missing=values["missing"])
 
 
 @dataclass(frozen=True)
-class CategoricalColumn:
+class CategoricalColumn(_Column):
     """A category: an ordinal code for trees, one-hot for networks.
 
     Levels are ordered by training frequency, then by name. With L levels, trees get 0 to L-1 for a level, L for any
@@ -151,21 +149,19 @@ class CategoricalColumn:
         missing: whether training data had missing values.
     """
 
-    name: str
     levels: tuple[str, ...]
     pooled: bool
-    missing: bool
     kind: ClassVar[str] = "categorical"
 
     @classmethod
     def fit(cls, name: str, column: Column, max_levels: int) -> CategoricalColumn:
         """Learn the most frequent levels and whether values are missing from the training rows."""
-        found = levels_of(name, column)
-        counts = np.bincount(found.indices.drop_null().to_numpy(), minlength=len(found.dictionary))
-        table = pa.table({"level": found.dictionary, "count": counts})
+        coded = levels_of(name, column)
+        counts = np.bincount(coded.indices.drop_null().to_numpy(), minlength=len(coded.dictionary))
+        table = pa.table({"level": coded.dictionary, "count": counts})
         ordered = table.sort_by([("count", "descending"), ("level", "ascending")])["level"]
         kept = tuple(map(str, ordered.slice(0, max_levels).to_pylist()))
-        return cls(name, kept, len(ordered) > max_levels, found.null_count > 0)
+        return cls(name, kept, len(ordered) > max_levels, missing=coded.null_count > 0)
 
     def names(self, form: Form) -> list[str]:
         """Name the features of a form."""
@@ -176,12 +172,12 @@ class CategoricalColumn:
 
     def codes(self, column: Column) -> npt.NDArray[np.int64]:
         """Give the ordinal code of each row, (n,)."""
-        found = levels_of(self.name, column)
-        known = pc.index_in(found.dictionary, value_set=pa.array(self.levels, pa.large_string()))
+        coded = levels_of(self.name, column)
+        known = pc.index_in(coded.dictionary, value_set=pa.array(self.levels, pa.large_string()))
         other, missing = len(self.levels), len(self.levels) + 1
         # One entry more than there are levels: the null index -1 picks the last.
         code: npt.NDArray[np.int64] = np.append(known.fill_null(other).to_numpy(), missing).astype(np.int64)
-        rows: npt.NDArray[np.int64] = found.indices.fill_null(-1).to_numpy()
+        rows: npt.NDArray[np.int64] = coded.indices.fill_null(-1).to_numpy()
         return code[rows]
 
     def write(self, out: Block, column: Column, form: Form) -> None:
@@ -196,15 +192,12 @@ class CategoricalColumn:
         rows = np.flatnonzero(hot >= 0)
         out[rows, hot[rows]] = 1
 
-    def to_dict(self) -> dict[str, Any]:
-        """Give what `from_dict` takes, as JSON values."""
-        return {"kind": self.kind, **asdict(self), "levels": list(self.levels)}
-
     @classmethod
     def from_dict(cls, saved: object, where: str) -> CategoricalColumn:
         """Check and rebuild a saved column."""
-        found = fields(saved, where, {"kind": str, "name": str, "levels": list, "pooled": bool, "missing": bool})
-        return cls(found["name"], strings(found["levels"], f"{where}, 'levels'"), found["pooled"], found["missing"])
+        values = fields(saved, where, {"kind": str, "name": str, "levels": list, "pooled": bool, "missing": bool})
+        levels = strings(values["levels"], f"{where}, 'levels'")
+        return cls(values["name"], levels, values["pooled"], missing=values["missing"])
 
 
 AnyColumn: TypeAlias = NumericColumn | BooleanColumn | CategoricalColumn

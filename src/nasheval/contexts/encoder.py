@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, get_args
 
 import numpy as np
@@ -16,8 +15,8 @@ from nasheval.contexts.columns import KINDS, AnyColumn, Block, CategoricalColumn
 from nasheval.contexts.saved import FORMAT, VERSION, fail, fields, parse
 from nasheval.contexts.table import Column, as_table, holds_text
 from nasheval.contexts.text import TextEncoder
-from nasheval.contexts.values import detect_kind
-from nasheval.errors import InputError, ReadError
+from nasheval.contexts.values import as_categorical, detect_kind
+from nasheval.errors import Argument, InputError, ReadError
 
 MAX_LEVELS = 50
 
@@ -139,21 +138,16 @@ class ContextEncoder:
         return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
 
     @classmethod
-    def from_json(cls, saved: str, *, cache: str | Path | bool | None = None) -> ContextEncoder:
-        """Read an encoder that `to_json` wrote; anything else is an InputError.
-
-        Args:
-            saved: the JSON.
-            cache: where the text encoder keeps vectors on this machine, as in `TextEncoder`.
-        """
+    def from_json(cls, saved: str) -> ContextEncoder:
+        """Read an encoder that `to_json` wrote; anything else is an InputError."""
         types: dict[str, type | tuple[type, ...]] = {"format": str, "version": int, "columns": list}
         types |= {"text": (str, type(None)), "text_encoder": (dict, type(None))}
-        found = fields(parse(saved), "top level", types)
-        if (found["text"] is None) != (found["text_encoder"] is None):
+        document = fields(parse(saved), "top level", types)
+        if (document["text"] is None) != (document["text_encoder"] is None):
             fail("top level", "'text' and 'text_encoder' must both be there or both be null")
-        columns = tuple(_column_from(column, i) for i, column in enumerate(found["columns"], start=1))
-        text = found["text_encoder"]
-        encoder = cls(columns, found["text"], None if text is None else TextEncoder.from_dict(text, cache=cache))
+        columns = tuple(_column_from(column, i) for i, column in enumerate(document["columns"], start=1))
+        text = document["text_encoder"]
+        encoder = cls(columns, document["text"], None if text is None else TextEncoder.from_dict(text))
         encoder._check_distinct_features()
         return encoder
 
@@ -181,8 +175,8 @@ def _chosen(contexts: pa.Table, columns: Iterable[str] | None, text: str | None)
 
 
 def _require(contexts: pa.Table, wanted: Iterable[str]) -> None:
-    given = set(contexts.column_names)
-    missing = [name for name in wanted if name not in given]
+    present = set(contexts.column_names)
+    missing = [name for name in wanted if name not in present]
     if missing:
         raise InputError(
             f"contexts: no column {_listed(missing)}. Given: {_listed(contexts.column_names) or 'no columns'}. "
@@ -217,7 +211,10 @@ def _check_repeats(name: str, column: Column, max_levels: int) -> None:
             source="contexts",
             column=name,
             accepted=f"strings that repeat, or at most {max_levels} different ones",
-            fix=f"leave it out of columns=, name it with text=, or fit with kinds={{{name!r}: 'categorical'}}",
+            fix=(
+                *("leave it out of ", Argument("columns", flag="--context"), ", name it with ", Argument("text")),
+                *(", or fit with ", as_categorical(name)),
+            ),
         )
 
 

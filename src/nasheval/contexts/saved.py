@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import math
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from nasheval.errors import InputError
+from nasheval.files import Kinds, parse_json, require_fields, require_names
 
 FORMAT = "nasheval.contexts"
 VERSION = 1
@@ -22,53 +22,37 @@ def parse(text: object) -> dict[str, Any]:
     """
     if not isinstance(text, str):
         raise InputError(f"saved encoder: {type(text).__name__}. Accepted: the string that to_json() returns.")
-    try:
-        document = json.loads(text, parse_constant=_no_constant)
-    except (ValueError, RecursionError) as error:
-        reason = "nested too deeply" if isinstance(error, RecursionError) else str(error)
-        raise InputError(f"saved encoder: not valid JSON ({reason}). {_FIX}") from error
-    if not isinstance(document, dict) or document.get("format") != FORMAT:
+    with _refusing():
+        document = parse_json(text)
+    if document.get("format") != FORMAT:
         raise InputError(f'saved encoder: JSON without "format": "{FORMAT}". {_FIX}')
     if type(document.get("version")) is not int or document["version"] != VERSION:
-        found = repr(document.get("version"))[:40]
-        raise InputError(f"saved encoder: version {found}. This release reads version {VERSION}. {_FIX}")
+        version = repr(document.get("version"))[:40]
+        raise InputError(f"saved encoder: version {version}. This release reads version {VERSION}. {_FIX}")
     return document
 
 
-def fields(value: object, where: str, types: Mapping[str, type | tuple[type, ...]]) -> dict[str, Any]:
-    """Check that a JSON value is an object with exactly these keys and types.
+def fields(value: object, where: str, kinds: Kinds) -> dict[str, Any]:
+    """Return a JSON object that has exactly these keys, each of its type or types.
 
     Args:
         value: the parsed JSON value.
         where: how to name it in an error.
-        types: the type, or types, that each key must hold; float must be finite and str valid Unicode.
+        kinds: the type, or types, that each key must hold.
     """
-    if not isinstance(value, dict):
-        fail(where, f"{type(value).__name__} in place of an object")
-    if set(value) != set(types):
-        given, wanted = ", ".join(sorted(value))[:200], ", ".join(sorted(types))
-        fail(where, f"the keys are {given or 'none'} in place of {wanted}")
-    for key, kinds in types.items():
-        if type(value[key]) not in (kinds if isinstance(kinds, tuple) else (kinds,)):
-            fail(where, f"{key!r} is {type(value[key]).__name__}")
-        _check_value(value[key], f"{where}, {key!r}")
-    return value
+    with _refusing():
+        return require_fields(value, where, kinds)
 
 
-def strings(value: list[Any], where: str) -> tuple[str, ...]:
-    """Check that a JSON list holds distinct, valid strings.
+def strings(values: list[Any], where: str) -> tuple[str, ...]:
+    """Return a JSON list of distinct strings.
 
     Args:
-        value: the parsed list.
+        values: the parsed list.
         where: how to name it in an error.
     """
-    for item in value:
-        if not isinstance(item, str):
-            fail(where, f"{type(item).__name__} in place of a string")
-        _check_value(item, where)
-    if len(set(value)) < len(value):
-        fail(where, "the same string twice")
-    return tuple(value)
+    with _refusing():
+        return require_names(values, where)
 
 
 def fail(where: str, what: str) -> NoReturn:
@@ -76,13 +60,9 @@ def fail(where: str, what: str) -> NoReturn:
     raise InputError(f"saved encoder: {where}: {what}. {_FIX}")
 
 
-def _check_value(value: object, where: str) -> None:
-    if isinstance(value, float) and not math.isfinite(value):
-        fail(where, f"{value} is not finite")
-    # JSON can spell half of a surrogate pair, which is no text and which Arrow cannot hold.
-    if isinstance(value, str) and not value.isprintable() and any("\ud800" <= letter <= "\udfff" for letter in value):
-        fail(where, "not valid Unicode")
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is not JSON")
+@contextmanager
+def _refusing() -> Iterator[None]:
+    try:
+        yield
+    except ValueError as error:
+        raise InputError(f"saved encoder: {error}. {_FIX}") from error

@@ -44,8 +44,8 @@ def as_strings(texts: object, *, name: str = "texts") -> pa.LargeStringArray:
     try:
         return _large_strings(_as_arrow(texts))
     except (pa.ArrowException, TypeError, ValueError) as error:
-        found = f"{type(texts).__name__} with something that is not a string"
-        raise InputError(f"{name}: {found}. Accepted: {ACCEPTED_TEXTS}, null where missing.") from error
+        what = f"{type(texts).__name__} with something that is not a string"
+        raise InputError(f"{name}: {what}. Accepted: {ACCEPTED_TEXTS}, null where missing.") from error
 
 
 def _convert(data: object, name: str) -> pa.Table:
@@ -104,7 +104,7 @@ def _record_column(column: str, values: list[Any], name: str) -> pa.Array:
             f"values that have no common type ({error})",
             source=name,
             column=column,
-            accepted="numbers, booleans or strings, one kind a column, None where missing",
+            accepted="numbers, booleans or strings, one kind per column, None where missing",
             fix="convert it first",
         ) from error
 
@@ -139,7 +139,7 @@ def _frame_column(column: str, series: Any, name: str) -> Column:
             f"values that have no common type ({error})",
             source=name,
             column=column,
-            accepted="numbers, booleans or strings, one kind a column, null where missing",
+            accepted="numbers, booleans or strings, one kind per column, null where missing",
             fix="convert it first",
         ) from error
 
@@ -156,9 +156,7 @@ def _as_arrow(texts: object) -> Column:
 def _large_strings(array: Column) -> pa.LargeStringArray:
     if not holds_text(array.type):
         raise TypeError(f"an array of {array.type}")
-    if pa.types.is_dictionary(array.type):
-        array = array.cast(array.type.value_type)
-    large = array.cast(pa.large_string())
+    large = decoded(array).cast(pa.large_string())
     # Files can hold strings that are not valid UTF-8, which nothing after this point expects.
     large.validate(full=True)
     return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
@@ -167,6 +165,21 @@ def _large_strings(array: Column) -> pa.LargeStringArray:
 def is_string(kind: pa.DataType) -> bool:
     """Tell whether an Arrow type is one of its string types."""
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+
+
+def is_number(kind: pa.DataType) -> bool:
+    """Tell whether an Arrow type is one of its numeric types."""
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Tell whether an Arrow type is one of its types of lists of any length."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def decoded(column: Column) -> Column:
+    """Return a column with its dictionary, if it has one, spelled out."""
+    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
 
 
 def holds_text(kind: pa.DataType) -> bool:

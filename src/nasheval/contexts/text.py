@@ -84,23 +84,18 @@ class TextEncoder:
         return {"model": self.model, "dim": self.dim}
 
     @classmethod
-    def from_dict(cls, saved: object, *, cache: str | Path | bool | None = None) -> TextEncoder:
-        """Check and rebuild a saved text encoder.
-
-        Args:
-            saved: what `to_dict` gave.
-            cache: as in the constructor.
-        """
-        found = fields(saved, "'text_encoder'", {"model": str, "dim": int})
-        return cls(found["model"], found["dim"], cache)
+    def from_dict(cls, saved: object) -> TextEncoder:
+        """Check and rebuild a saved text encoder from what `to_dict` gave."""
+        values = fields(saved, "'text_encoder'", {"model": str, "dim": int})
+        return cls(values["model"], values["dim"])
 
     def _distinct(self, texts: list[str]) -> Vectors:
         if self.cache is None or self.cache is False:
             return self._embed(texts)
         cache = VectorCache(self._cache_path(), self.dim)
         keys = text_keys(texts)
-        vectors, found = cache.find(keys)
-        missing = np.flatnonzero(~found)
+        vectors, known = cache.find(keys)
+        missing = np.flatnonzero(~known)
         for start in range(0, missing.size, _KEEP_EVERY):
             block = missing[start : start + _KEEP_EVERY]
             vectors[block] = self._embed([texts[i] for i in block])
@@ -122,12 +117,12 @@ class TextEncoder:
 
     def _checked(self, vectors: Vectors) -> Vectors:
         if vectors.ndim != 2 or vectors.shape[1] != self.dim:
-            found = f"vectors of shape {vectors.shape} in place of {self.dim} numbers a text. Set dim= to what it has"
+            fault = f"vectors of shape {vectors.shape} in place of {self.dim} numbers per text. Set dim= to what it has"
         elif not np.isfinite(vectors).all():
-            found = "a vector with NaN or infinity. Use another model"
+            fault = "a vector with NaN or infinity. Use another model"
         else:
             return vectors
-        raise InputError(f"text encoder: {self.model!r} gave {found}.")
+        raise InputError(f"text encoder: {self.model!r} gave {fault}.")
 
     def _cache_path(self) -> Path:
         folder = default_folder() if self.cache is True else Path(str(self.cache)).expanduser()

@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nasheval.contexts.table import Column, is_string
-from nasheval.errors import ReadError
+from nasheval.contexts.table import Column, decoded, is_number, is_string
+from nasheval.errors import Argument, ReadError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Rows: TypeAlias = npt.NDArray[np.int64]
@@ -29,7 +29,7 @@ def detect_kind(name: str, column: Column) -> str:
     if pa.types.is_boolean(kind):
         return "boolean"
     # A column of nothing but nulls has no type of its own; as a number it costs one constant feature.
-    if _is_number(kind) or pa.types.is_null(kind):
+    if is_number(kind) or pa.types.is_null(kind):
         return "numeric"
     if is_string(kind) or pa.types.is_dictionary(kind):
         return "categorical"
@@ -38,7 +38,7 @@ def detect_kind(name: str, column: Column) -> str:
         source="contexts",
         column=name,
         accepted="numbers, booleans, strings and dictionary (categorical) columns",
-        fix="convert the column to one of these, or leave it out of columns=",
+        fix=("convert the column to one of these, or leave it out of ", Argument("columns", flag="--context")),
     )
 
 
@@ -72,7 +72,7 @@ def truths(name: str, column: Column) -> Floats:
         name: the column.
         column: its n values: booleans, the numbers 0 and 1, or strings that spell them.
     """
-    if not _is_number(_plain(column).type):
+    if not is_number(decoded(column).type):
         return _cast(name, column, pa.bool_(), "a truth value")
     values = numbers(name, column)
     wrong = np.flatnonzero(~np.isin(values, (0, 1)) & ~np.isnan(values))
@@ -88,7 +88,7 @@ def levels_of(name: str, column: Column) -> pa.DictionaryArray:
         name: the column.
         column: its n values.
     """
-    column = _plain(column)
+    column = decoded(column)
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, column)
     try:
@@ -101,9 +101,9 @@ def levels_of(name: str, column: Column) -> pa.DictionaryArray:
 
 
 def _cast(name: str, column: Column, target: pa.DataType, noun: str) -> Floats:
-    column = _plain(column)
+    column = decoded(column)
     kind = column.type
-    if not (is_string(kind) or _is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
+    if not (is_string(kind) or is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         raise _wrong_type(name, column, noun)
     try:
         cast = column.cast(target, safe=False)
@@ -111,14 +111,6 @@ def _cast(name: str, column: Column, target: pa.DataType, noun: str) -> Floats:
         rows = _unreadable(column, target)
         raise _not_a(name, column[int(rows[0])].as_py(), rows, noun) from error
     return np.asarray(cast.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
-
-
-def _plain(column: Column) -> Column:
-    return column.cast(column.type.value_type) if pa.types.is_dictionary(column.type) else column
-
-
-def _is_number(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
 def _unreadable(column: Column, target: pa.DataType) -> Rows:
@@ -134,6 +126,11 @@ def _unreadable(column: Column, target: pa.DataType) -> Rows:
     return np.flatnonzero([fails(scalar) for scalar in column])
 
 
+def as_categorical(name: str) -> Argument:
+    """Return the argument that makes a column categorical, for a message."""
+    return Argument("kinds", {name: "categorical"}, flag=f"--categorical {name}")
+
+
 def _not_a(name: str, value: object, rows: Rows, noun: str) -> ReadError:
     accepted = {"a number": "numbers", "a truth value": "true and false, or 1 and 0"}[noun]
     return ReadError(
@@ -143,7 +140,7 @@ def _not_a(name: str, value: object, rows: Rows, noun: str) -> ReadError:
         rows=_first_rows(rows),
         total=int(rows.size),
         accepted=f"{accepted}, null where missing",
-        fix=f"correct the values, or fit with kinds={{{name!r}: 'categorical'}}",
+        fix=("correct the values, or fit with ", as_categorical(name)),
     )
 
 

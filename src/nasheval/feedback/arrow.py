@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Callable
 from os import PathLike
-from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import numpy as np
@@ -15,13 +13,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nasheval.arrays import Array, Ints, int_dtype
-from nasheval.contexts.table import as_table
+from nasheval.contexts.table import as_table, is_list
 from nasheval.errors import InputError, ReadError
+from nasheval.feedback.arrow_columns import one_line
 from nasheval.feedback.assemble import refuse_not_finite
-from nasheval.feedback.base import Log
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.records import Records
-from nasheval.feedback.tables import one_line
+from nasheval.files import parse_json, whole_file
 
 COLUMN = "_records"
 FORMAT = 1
@@ -29,13 +27,21 @@ _KEY = b"nasheval.feedback"
 _Log = TypeVar("_Log")
 
 
-def to_arrow(log: Log) -> pa.Table:
-    """Return one row a context: its columns, and its records as a list of structs in `_records`."""
-    if COLUMN in log.contexts.column_names:
+def to_arrow(
+    records: Records,
+    *,
+    agents: tuple[str, ...],
+    contexts: pa.Table,
+    context_offsets: Ints,
+    voters: pa.Array | None,
+    text: str | None,
+    design: DesignName | None,
+) -> pa.Table:
+    """Return one row per context: its columns, and its records as a list of structs in `_records`."""
+    if COLUMN in contexts.column_names:
         raise InputError(f"A context column is called {COLUMN!r}, the name under which records are stored; rename it.")
-    records = log.records
     # Types follow from what the log holds, not from how it came about, so that equal logs are equal tables.
-    named, placed = int_dtype(max(log.n_agents - 1, 0)), int_dtype(int(records.sizes.max(initial=1)))
+    named, placed = int_dtype(max(len(agents) - 1, 0)), int_dtype(int(records.sizes.max(initial=1)))
     columns = {"agents": _runs(records, records.agent, named), "blocks": _runs(records, records.block, placed)}
     columns["zero"] = pa.array(records.zero)
     if records.shown is not None:
@@ -45,16 +51,11 @@ def to_arrow(log: Log) -> pa.Table:
             columns[name] = pa.array(values)
     if records.time is not None:
         columns["time"] = pa.array(records.time, mask=np.isnan(records.time))
-    if records.voter is not None and log.voters is not None:
-        columns["voter"] = log.voters.take(pa.array(records.voter, mask=records.voter < 0)).cast(pa.string())
-    nested = _list(log.context_offsets, pa.StructArray.from_arrays(list(columns.values()), list(columns)))
-    about = {
-        "format": FORMAT,
-        "agents": log.agents,
-        "text": log.text,
-        "design": None if log.given_design is None else log.given_design.name,
-    }
-    fields = {name: log.contexts[name] for name in log.contexts.column_names}
+    if records.voter is not None and voters is not None:
+        columns["voter"] = voters.take(pa.array(records.voter, mask=records.voter < 0)).cast(pa.string())
+    nested = _list(context_offsets, pa.StructArray.from_arrays(list(columns.values()), list(columns)))
+    about = {"format": FORMAT, "agents": agents, "text": text, "design": design}
+    fields = {name: contexts[name] for name in contexts.column_names}
     return pa.table({**fields, COLUMN: nested}).replace_schema_metadata({_KEY: json.dumps(about)})
 
 
@@ -113,12 +114,12 @@ def _about(table: pa.Table, source: str) -> dict[str, Any]:
             fix="read votes with ne.read_votes, rankings with ne.read_rankings, scores with ne.read_scores",
         )
     try:
-        about = json.loads(raw)
+        about = parse_json(raw)
         version, agents, text = about["format"], about["agents"], about["text"]
         names = isinstance(agents, list) and all(isinstance(agent, str) for agent in agents)
         design_known = about["design"] in (None, *get_args(DesignName))
         sound = isinstance(version, int) and version > 0 and names and isinstance(text, str | None) and design_known
-    except (ValueError, KeyError, TypeError, RecursionError):
+    except (ValueError, KeyError, TypeError):
         sound = False
     if not sound:
         raise ReadError("the description of the stored log is damaged", source=source, fix="write the log again")
@@ -145,31 +146,31 @@ def _column(name: str, column: pa.Array | None, kind: _Kind, *, nulls: bool = Fa
 
 def _lists(name: str, column: pa.Array | None, kind: _Kind) -> tuple[Ints, pa.Array]:
     """Return the lengths of a column of lists, and what the lists hold."""
-    lists = _column(name, column, lambda found: bool(pa.types.is_list(found) or pa.types.is_large_list(found)))
+    lists = _column(name, column, is_list)
     return np.asarray(pc.list_value_length(lists)), _column(name, lists.flatten(), kind)
 
 
 def _entries(columns: dict[str, pa.Array]) -> dict[str, Ints]:
     """Return sizes, agent, rank and, where it is told, shown."""
     sizes, agent = _lists("agents", columns.get("agents"), pa.types.is_integer)
-    found = {"sizes": sizes, "agent": np.asarray(agent.cast(pa.int64()) if pa.types.is_uint64(agent.type) else agent)}
+    entries = {"sizes": sizes, "agent": np.asarray(agent.cast(pa.int64()) if pa.types.is_uint64(agent.type) else agent)}
     for name, argument in (("blocks", "rank"), ("shown", "shown")):
         if name in columns or name == "blocks":
             lengths, values = _lists(name, columns.get(name), pa.types.is_integer)
             if not np.array_equal(lengths, sizes):
                 raise ValueError(f"{name!r} and 'agents' differ in length")
-            found[argument] = np.asarray(values)
-    if found["rank"].min(initial=0) < 0:
+            entries[argument] = np.asarray(values)
+    if entries["rank"].min(initial=0) < 0:
         raise ValueError("'blocks' holds a negative number")
-    return found
+    return entries
 
 
 def _per_record(columns: dict[str, pa.Array]) -> dict[str, Array]:
-    found = {"zero": np.asarray(_column("zero", columns.get("zero"), pa.types.is_integer))}
+    per_record = {"zero": np.asarray(_column("zero", columns.get("zero"), pa.types.is_integer))}
     for name in ("propensity", "weight", "time"):
         if name in columns:
-            found[name] = np.asarray(_column(name, columns[name], pa.types.is_floating, nulls=name == "time"))
-    return found
+            per_record[name] = np.asarray(_column(name, columns[name], pa.types.is_floating, nulls=name == "time"))
+    return per_record
 
 
 def _voters(names: pa.Array | None) -> tuple[pa.Array | None, Ints | None]:
@@ -180,17 +181,10 @@ def _voters(names: pa.Array | None) -> tuple[pa.Array | None, Ints | None]:
     return codes.dictionary, np.asarray(pc.fill_null(codes.indices, -1))
 
 
-def to_parquet(log: Log, path: str | PathLike[str]) -> None:
-    """Write the log to one Parquet file, under a temporary name first so that a crash leaves no half file."""
-    target = Path(path)
-    if not target.parent.is_dir():
-        raise InputError(f"There is no folder {str(target.parent)!r} to write {target.name!r} into; create it first.")
-    partial = target.with_name(f".{target.name}.{os.getpid()}.partial")
-    try:
-        pq.write_table(to_arrow(log), partial, compression="zstd", write_page_checksum=True)
-        partial.replace(target)
-    finally:
-        partial.unlink(missing_ok=True)
+def to_parquet(table: pa.Table, path: str | PathLike[str]) -> None:
+    """Write a table to one Parquet file, whole or not at all."""
+    with whole_file(path) as file:
+        pq.write_table(table, file, compression="zstd", write_page_checksum=True)
 
 
 def from_parquet(path: str | PathLike[str], make: Callable[..., _Log]) -> _Log:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
@@ -11,20 +10,11 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Floats, Ints
 from nasheval.errors import InputError
+from nasheval.feedback.arrow_columns import not_finite
 from nasheval.feedback.partition import Partition, weak
 from nasheval.feedback.records import Records
-from nasheval.feedback.tables import not_finite
 
 Written = Partition | Sequence[Sequence[Hashable]]
-
-
-@dataclass(frozen=True)
-class Assembled:
-    """Records with the names of their agents and voters."""
-
-    records: Records
-    agents: list[str]
-    voters: pa.Array | None
 
 
 def assemble(
@@ -35,26 +25,26 @@ def assemble(
     weight: Sequence[float] | None,
     voter: Sequence[Hashable] | None,
     context_of: Sequence[int] | None,
-) -> Assembled:
-    """Return the records of partitions, every column checked to have one value a partition."""
-    parts = [_as_partition(row, part) for row, part in enumerate(partitions)]
-    names = _agent_names(parts, agents)
+) -> tuple[Records, list[str], pa.Array | None]:
+    """Return the records of partitions, and the names of agents and voters; each column has one value per partition."""
+    checked = [_as_partition(row, partition) for row, partition in enumerate(partitions)]
+    names = _agent_names(checked, agents)
     per_record = {"propensity": propensity, "weight": weight, "voter": voter, "context_of": context_of}
     for name, column in per_record.items():
-        if column is not None and len(column) != len(parts):
-            raise InputError(f"{name} has {len(column)} values, but there are {len(parts)} partitions; give one each.")
+        if column is not None and len(column) != len(checked):
+            raise InputError(f"{name} has {len(column)} values for {len(checked)} partitions; give one each.")
     voters, voter_of = _coded(voter)
     number = {name: i for i, name in enumerate(names)}
     records = Records.build(
-        sizes=np.array([len(part.menu) for part in parts], np.int64),
-        agent=np.array([number[str(agent)] for part in parts for agent in part.menu], np.int64),
-        rank=np.array([b for part in parts for b, block in enumerate(part.blocks) for _ in block], np.int64),
-        zero=np.array([part.zero for part in parts], np.int8),
+        sizes=np.array([len(each.menu) for each in checked], np.int64),
+        agent=np.array([number[str(agent)] for each in checked for agent in each.menu], np.int64),
+        rank=np.array([b for each in checked for b, block in enumerate(each.blocks) for _ in block], np.int64),
+        zero=np.array([each.zero for each in checked], np.int8),
         propensity=_numbers("propensity", propensity),
         weight=_numbers("weight", weight),
         voter=voter_of,
     )
-    return Assembled(records, names, voters)
+    return records, names, voters
 
 
 def refuse_not_finite(contexts: pa.Table) -> None:
@@ -73,24 +63,24 @@ def _numbers(name: str, values: Sequence[float] | None) -> Floats | None:
     try:
         return None if values is None else np.array(values, np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"{name} holds something that is not a number; give one number a partition.") from None
+        raise InputError(f"{name} holds something that is not a number; give one number per partition.") from None
 
 
-def _as_partition(row: int, part: Written) -> Partition:
+def _as_partition(row: int, written: Written) -> Partition:
     try:
-        return part if isinstance(part, Partition) else weak(part)
+        return written if isinstance(written, Partition) else weak(written)
     except InputError as error:
         raise InputError(f"Record {row}: {error}") from None
     except TypeError:
         raise InputError(
-            f"Record {row} is {part!r}; accepted is a Partition or nested sequences such as (('a',), ('b', 'c'))."
+            f"Record {row} is {written!r}; accepted is a Partition or nested sequences such as (('a',), ('b', 'c'))."
         ) from None
 
 
-def _agent_names(parts: list[Partition], agents: Sequence[str] | None) -> list[str]:
+def _agent_names(partitions: list[Partition], agents: Sequence[str] | None) -> list[str]:
     seen: dict[str, int] = {}
-    for row, part in enumerate(parts):
-        for agent in part.menu:
+    for row, partition in enumerate(partitions):
+        for agent in partition.menu:
             seen.setdefault(str(agent), row)
     if agents is None:
         return sorted(seen)

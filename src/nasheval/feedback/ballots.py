@@ -16,15 +16,15 @@ from dataclasses import replace
 import numpy as np
 
 from nasheval.arrays import Ints, n_pairs, offsets_of
-from nasheval.feedback.base import Log
 from nasheval.feedback.design import Design
+from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.records import Records
 
 OFTEN = 30  # times that a menu must be asked for a payoff that averages over menus
 
 
-def has_rare_menus(log: Log) -> bool:
+def has_rare_menus(log: Feedback) -> bool:
     """Tell whether some pair was asked about in several menus, one of them fewer than 30 times."""
     columns, size = log.menus.columns, n_pairs(log.n_agents)
     rare = log.menus.counts[columns.menu] < OFTEN
@@ -32,7 +32,7 @@ def has_rare_menus(log: Log) -> bool:
     return bool((several & (np.bincount(columns.pair[rare], minlength=size) > 0)).any())
 
 
-def as_pairs(log: Log) -> Log:
+def as_pairs(log: Feedback) -> Feedback:
     """Return the log of the pairs of all ballots, each with its share of the ballot's weight; `ballots` is the log.
 
     Zero verdicts keep no reason there: all count as ties.
@@ -54,6 +54,6 @@ def as_pairs(log: Log) -> Log:
     return replace(log, records=cut, context_offsets=_offsets(log, pairs), given_design=design, ballots=log)
 
 
-def _offsets(log: Log, pairs: Ints) -> Ints:
+def _offsets(log: Feedback, pairs: Ints) -> Ints:
     """Return (n_contexts + 1,) where the pairs of each context begin, given the pairs of each record."""
     return offsets_of(np.bincount(log.context_of, pairs, log.n_contexts).astype(np.int64))

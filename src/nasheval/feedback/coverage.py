@@ -8,10 +8,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs
-from nasheval.feedback.base import Log
+from nasheval.feedback.design import Design
 from nasheval.feedback.links import BRIDGED, UNKNOWN, components, only_a_ladder, pair_status
 from nasheval.feedback.menus import BEST_WORST, ORDER, PARTIAL, MenuCatalogue
 from nasheval.feedback.position import ONE_ORDER, PositionBias, position_bias
+from nasheval.feedback.records import Records
+from nasheval.feedback.verdicts import PairCounts
+from nasheval.notes import Note, few
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -162,22 +165,30 @@ class Coverage:
 # -- measuring --------------------------------------------------------------------------------------------------------
 
 
-def measure(log: Log, *, rare: int) -> Coverage:
-    """Measure a log's coverage."""
-    counts, menus = log.pair_counts, log.menus
+def measure(
+    records: Records,
+    agents: tuple[str, ...],
+    context_offsets: Ints,
+    *,
+    menus: MenuCatalogue,
+    counts: PairCounts,
+    design: Design,
+    rare: int,
+) -> Coverage:
+    """Measure what a log covers, given its fields and what follows from them; see `Feedback.coverage`."""
     wins, losses = counts.wins.sum(axis=1), counts.wins.sum(axis=0)
     seen = counts.votes.sum(axis=1) > 0
     few = np.flatnonzero(menus.counts < rare)
     few = few[np.argsort(menus.counts[few], kind="stable")]
-    bias = position_bias(log)
+    bias = position_bias(records, len(agents))
     return Coverage(
-        agents=log.agents,
-        n_contexts=log.n_contexts,
-        n_records=log.n_records,
-        n_voters=_voters(log),
-        empty_contexts=int((np.diff(log.context_offsets) == 0).sum()),
-        design=log.design,
-        design_reason=log.how_designed.reason,
+        agents=agents,
+        n_contexts=len(context_offsets) - 1,
+        n_records=len(records),
+        n_voters=None if records.voter is None else len(np.unique(records.voter[records.voter >= 0])),
+        empty_contexts=int((np.diff(context_offsets) == 0).sum()),
+        design=design.name,
+        design_reason=design.reason,
         votes=counts.votes,
         margin=counts.margin,
         agent_votes=counts.votes.sum(axis=1),
@@ -185,23 +196,18 @@ def measure(log: Log, *, rare: int) -> Coverage:
         losses=losses,
         ties=counts.ties.sum(axis=1),
         unasked=counts.censored.sum(axis=1),
-        weighted=log.records.weight is not None,
-        components=_components(log.agents, counts.votes),
-        never_won=_named(log.agents, seen & (wins == 0)),
-        never_lost=_named(log.agents, seen & (losses == 0)),
-        rare=tuple(f"{menu_name(menus, log.agents, int(m))}: {menus.counts[m]}" for m in few[:20]),
+        weighted=records.weight is not None,
+        components=_components(agents, counts.votes),
+        never_won=_named(agents, seen & (wins == 0)),
+        never_lost=_named(agents, seen & (losses == 0)),
+        rare=tuple(f"{menu_name(menus, agents, int(m))}: {menus.counts[m]}" for m in few[:20]),
         n_rare=len(few),
         rare_below=rare,
         n_menus=len(menus),
-        could_not_meet=_could_not_meet(log),
+        could_not_meet=_could_not_meet(records, agents, counts.votes),
         position_bias=bias,
-        one_order=bias is None and log.records.shown is not None and log.n_records > 0,
+        one_order=bias is None and records.shown is not None and len(records) > 0,
     )
-
-
-def _voters(log: Log) -> int | None:
-    voter = log.records.voter
-    return None if log.voters is None or voter is None else len(np.unique(voter[voter >= 0]))
 
 
 def menu_name(menus: MenuCatalogue, agents: tuple[str, ...], menu: int) -> str:
@@ -220,20 +226,20 @@ def _components(agents: tuple[str, ...], votes: Ints) -> tuple[tuple[str, ...], 
     return tuple(sorted((_named(agents, label == group) for group in range(count)), key=len, reverse=True))
 
 
-def _could_not_meet(log: Log) -> tuple[tuple[str, str], ...]:
+def _could_not_meet(records: Records, agents: tuple[str, ...], votes: Ints) -> tuple[tuple[str, str], ...]:
     """Return pairs that never met because one agent had left before the other came."""
-    time = log.records.time
+    time = records.time
     if time is None or not np.isfinite(time).any():
         return ()
-    when = np.repeat(time, log.records.sizes)
+    when = np.repeat(time, records.sizes)
     known = np.isfinite(when)
-    first, last = np.full(log.n_agents, np.inf), np.full(log.n_agents, -np.inf)
-    np.minimum.at(first, log.records.agent[known], when[known])
-    np.maximum.at(last, log.records.agent[known], when[known])
+    first, last = np.full(len(agents), np.inf), np.full(len(agents), -np.inf)
+    np.minimum.at(first, records.agent[known], when[known])
+    np.maximum.at(last, records.agent[known], when[known])
     apart = (last[:, None] < first[None, :]) | (last[None, :] < first[:, None])
     apart &= np.isfinite(first)[:, None] & np.isfinite(first)[None, :]  # of the others no time is known
-    never = np.triu(apart & (log.pair_counts.votes == 0), 1)
-    return tuple((log.agents[j], log.agents[k]) for j, k in np.argwhere(never))
+    never = np.triu(apart & (votes == 0), 1)
+    return tuple((agents[j], agents[k]) for j, k in np.argwhere(never))
 
 
 # -- showing ----------------------------------------------------------------------------------------------------------
@@ -245,7 +251,7 @@ def _summary(cover: Coverage) -> str:
         f"[bold]{cover.n_records:,}[/] records at [bold]{cover.n_contexts:,}[/] contexts, "
         f"[bold]{len(cover.agents)}[/] agents, {cover.n_menus:,} menus{voters}",
         f"pairs compared: {cover.pairs_seen:,} of {n_pairs(len(cover.agents)):,} ({cover.share_of_pairs:.0%}), "
-        f"{_spread(cover)} votes a pair (least, median, most)",
+        f"{_spread(cover)} votes per pair (least, median, most)",
         f"design: [bold]{cover.design}[/] ({cover.design_reason})",
     ]
     if cover.position_bias is not None:
@@ -316,8 +322,8 @@ def _pair_cell(cover: Coverage, j: int, k: int) -> str:
 def _warnings(cover: Coverage) -> list[str]:
     return [
         *_graph_warnings(cover),
-        f"never won: {_few(cover.never_won)}" if cover.never_won else "",
-        f"never lost: {_few(cover.never_lost)}" if cover.never_lost else "",
+        f"never won: {few(cover.never_won, 4)}" if cover.never_won else "",
+        f"never lost: {few(cover.never_lost, 4)}" if cover.never_lost else "",
         f"{cover.n_rare:,} of {cover.n_menus:,} menus have fewer than {cover.rare_below} records "
         f"(rarest: {cover.rare[0]})" if cover.n_rare else "",
         f"{len(cover.could_not_meet):,} pairs could not meet: one agent left before the other came "
@@ -332,9 +338,9 @@ def _graph_warnings(cover: Coverage) -> list[str]:
     never = "1 pair was never compared but is" if bridged == 1 else f"{bridged:,} pairs were never compared but are"
     shape = "a tree" if groups == 1 else "trees"
     return [
-        f"{never} connected through others; a fit bridges them by the outcome model, and marks them"
-        if bridged else "",
-        f"the comparisons fall into {groups} groups that never meet (such as {_few(cover.components[1])}): results "
+        Note(f"{never} connected through others; a fit bridges them by the outcome model, and marks them",
+             "bridged-pairs") if bridged else "",
+        f"the comparisons fall into {groups} groups that never meet (such as {few(cover.components[1], 4)}): results "
         "across groups are not identified" if groups > 1 else "",
         f"the comparisons form {shape}: these votes can only tell a ladder, no cycle can be seen"
         if cover.only_a_ladder and cover.pairs_seen else "",
@@ -349,7 +355,3 @@ def _position_warning(cover: Coverage) -> str:
     if bias.balanced:
         return f"{effect}: both orders were shown about equally often, so it cancels out"
     return f"{effect} in {_both_orders(bias.pairs)}: show every pair in both, or model the position"
-
-
-def _few(names: tuple[str, ...], most: int = 4) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -32,8 +32,8 @@ def path(name: str) -> Path:
 
 
 def _file(name: str) -> Path:
-    with as_file(files("nasheval") / "data" / name) as found:
-        return Path(found)
+    with as_file(files("nasheval") / "data" / name) as file:
+        return Path(file)
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class Reference:
     """Contexts with payoffs measured by running every agent many times.
 
     Args:
-        contexts: one row a configuration.
+        contexts: one row per configuration.
         verdict_sums: (n, initialisations, K, K) sum of the three judges' verdicts on each initialisation, ties 0.
     """
 

@@ -11,14 +11,14 @@ The two designs give the propensity e^m(x) two meanings, and so two forms of the
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import get_args
 
 import numpy as np
 
 from nasheval.arrays import Floats, Ints
+from nasheval.choices import DesignName as DesignName
 
-DesignName = Literal["inclusion", "draws"]
-DESIGNS = ("inclusion", "draws")
+DESIGNS: tuple[DesignName, ...] = get_args(DesignName)
 
 _CLEAR = 5.0  # how many of something one design should have shown before their absence speaks for the other
 

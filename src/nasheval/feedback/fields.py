@@ -4,18 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from itertools import combinations, pairwise
+from itertools import combinations
 from math import sqrt
-from typing import Any
 
 import numpy as np
 
 from nasheval.arrays import Floats, Ints, int_dtype, offsets_of, readonly, runs
-from nasheval.errors import InputError
 from nasheval.feedback.menus import ORDER, MenuCatalogue
 from nasheval.feedback.partition import Zero
 
 Menu = tuple[int, ...]
+
+# Table syn-config.
+LENGTH_SCALE = 0.5  # of the fields
+EPSILON = 0.1  # share of a voter's weight that is spread over all criteria
+ALPHA = 20.0  # Dirichlet concentration of the rest, inside the voter's preferred group
+E_MIN, E_MAX = 0.25, 0.75  # lowest and highest inclusion probability of a menu
+ETA = 2.0  # scale of the selection logit
 
 ALL_TRIPLES = 10  # winner feedback asks all triples of up to this many agents
 
@@ -47,16 +52,13 @@ class FourierField:
     scale: Floats
 
     @classmethod
-    def draw(
-        cls, rng: np.random.Generator, outputs: int, features: int, length_scale: float, calibration: Floats
-    ) -> FourierField:
+    def draw(cls, rng: np.random.Generator, outputs: int, features: int, calibration: Floats) -> FourierField:
         """Draw a field and standardise it on `calibration`, (n_cal, d)."""
-        frequencies = rng.normal(0.0, 1.0 / length_scale, (features, calibration.shape[1]))
+        frequencies = rng.normal(0.0, 1.0 / LENGTH_SCALE, (features, calibration.shape[1]))
         phases = rng.uniform(0.0, 2 * np.pi, features)
         coefficients = rng.standard_normal((features, outputs))
         raw = cls(frequencies, phases, coefficients, np.zeros(outputs), np.ones(outputs))(calibration)
-        parts = (frequencies, phases, coefficients, raw.mean(axis=0), raw.std(axis=0))
-        return cls(*(readonly(part) for part in parts))
+        return cls(*map(readonly, (frequencies, phases, coefficients, raw.mean(axis=0), raw.std(axis=0))))
 
     def __call__(self, X: Floats) -> Floats:
         """Return the field at X, (n, d), as (n, outputs)."""
@@ -97,32 +99,27 @@ class Performance:
         return r
 
 
-def default_offsets(agents: int, groups: int) -> tuple[int, ...]:
-    """Return ceil(g K / G): offsets spread evenly round the circle of K places; (0, 2, 4) for K = 5 and G = 3.
+def specialization(places: Ints, groups: int, criteria: int) -> Floats:
+    """Return C, (K, p), from the permutation a_j, (K,) (Eq. syn-specialization).
 
-    Eq. syn-specialization counts modulo K, so its profiles stand on a circle, and majorities cycle because no two of
+    The group offsets o_g are ceil(g K / G), spread evenly round the circle of K places: (0, 2, 4) for K = 5 and G = 3.
+    The equation counts modulo K, so its profiles stand on a circle, and majorities cycle because no two of
     them lie close together. Stretching 0, 2, 4 to 0, (K-1)/2, K-1 would put the last profile next to the first: for
     large K those two groups would agree on almost every pair and outvote the third, and the cycles would be gone.
     """
-    return tuple(-(-g * agents // groups) for g in range(groups))
-
-
-def specialization(places: Ints, offsets: tuple[int, ...], criteria: int) -> Floats:
-    """Return C, (K, p), from the permutation a_j, (K,), and the group offsets o_g (Eq. syn-specialization)."""
     agents = len(places)
-    by_group = 2.0 - 2.0 / (agents - 1) * ((places[:, None] - np.array(offsets)) % agents)
+    offsets = -(-np.arange(groups) * agents // groups)
+    by_group = 2.0 - 2.0 / (agents - 1) * ((places[:, None] - offsets) % agents)
     return readonly(np.repeat(by_group, criteria, axis=1))
 
 
-def voter_weights(
-    rng: np.random.Generator, voters: int, *, groups: int, criteria: int, epsilon: float, alpha: float
-) -> Floats:
+def voter_weights(rng: np.random.Generator, voters: int, *, groups: int, criteria: int) -> Floats:
     """Return w, (V, p), of the first V voters of the pool (Eq. syn-voter-weights); voter v prefers group v mod G."""
     theta = np.zeros((voters, groups, criteria))
     # row by row from one stream, so a larger pool begins with the smaller one
-    theta[np.arange(voters), np.arange(voters) % groups] = rng.dirichlet(np.full(criteria, alpha), voters)
+    theta[np.arange(voters), np.arange(voters) % groups] = rng.dirichlet(np.full(criteria, ALPHA), voters)
     p = groups * criteria
-    return readonly(epsilon / p + (1.0 - epsilon) * theta.reshape(voters, p))
+    return readonly(EPSILON / p + (1.0 - EPSILON) * theta.reshape(voters, p))
 
 
 def preference_places(utilities: Floats) -> Ints:
@@ -138,16 +135,10 @@ class SelectionLaw:
     """Which menus a context is asked (Eq. syn-selection).
 
     Args:
-        e_min: lowest inclusion probability.
-        e_max: highest inclusion probability.
-        eta: scale of the logit.
         direction: (d,) b, of any length.
-        agent_directions: (K, d) one such direction for each agent, for menus drawn one a context.
+        agent_directions: (K, d) one such direction per agent, for menus drawn one per context.
     """
 
-    e_min: float
-    e_max: float
-    eta: float
     direction: Floats
     agent_directions: Floats
 
@@ -159,7 +150,7 @@ class SelectionLaw:
         """Return the probability that the one menu asked is m, (n, M), rows sum to one.
 
         Each menu has the level of Eq. syn-selection along its own direction, the sum of its agents' directions, and the
-        levels are divided by their sum. So no probability is below e_min / (e_max M): overlap holds at every x.
+        levels are divided by their sum. So no probability is below E_MIN / (E_MAX M): overlap holds at every x.
         """
         directions = np.add.reduceat(self.agent_directions[menus.agent], menus.offsets[:-1], axis=0)
         level = self._level(X, directions)
@@ -169,10 +160,10 @@ class SelectionLaw:
     def _level(self, X: Floats, directions: Floats) -> Floats:
         unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
         level: Floats = (X - 0.5) @ unit.T
-        level *= self.eta * sqrt(12.0) / 2.0
+        level *= ETA * sqrt(12.0) / 2.0
         np.tanh(level, out=level)  # sigma(z) = (1 + tanh(z / 2)) / 2, which cannot overflow
-        level *= (self.e_max - self.e_min) / 2.0
-        level += (self.e_max + self.e_min) / 2.0
+        level *= (E_MAX - E_MIN) / 2.0
+        level += (E_MAX + E_MIN) / 2.0
         return level
 
 
@@ -199,44 +190,10 @@ def cyclic_triples(agents: int) -> list[Menu]:
     new, menus = set(range(1, agents // 2 + 1)), set()
     while new:
         whole = max(*new, 2)  # distance 1 is covered by 2 = 1 + 1
-        a = max(range(1, whole // 2 + 1), key=lambda part: (len({part, whole - part} & new), -part))
+        a = max(range(1, whole // 2 + 1), key=lambda step: (len({step, whole - step} & new), -step))
         menus |= {_menu(((i + step) % agents) for step in (0, a, whole)) for i in range(agents)}
         new -= {a, whole - a, whole}
     return sorted(menus)
-
-
-def checked_menus(menus: Iterable[Iterable[Any]], agents: int, modality: str) -> list[Menu]:
-    """Return a user's menus with their agents sorted; raise for what cannot be asked and for a pair that is missed."""
-    try:
-        found = [tuple(menu) for menu in menus]
-    except TypeError:
-        raise InputError(f"The {modality} menus are {menus!r}; accepted is a list such as [(0, 1, 2), ...].") from None
-    for menu in found:
-        _check_menu(menu, agents, modality)
-    ordered = [_menu(menu) for menu in found]
-    twice = [menu for menu in ordered if ordered.count(menu) > 1] if len(set(ordered)) < len(ordered) else []
-    if twice:
-        raise InputError(f"The {modality} menu {twice[0]} is listed more than once; list it once.")
-    missed = set(combinations(range(agents), 2)) - {pair for menu in ordered for pair in combinations(menu, 2)}
-    if missed:
-        raise InputError(
-            f"No {modality} menu holds both agents of the pair {min(missed)} ({len(missed)} such pairs); "
-            "accepted is a catalogue that covers every pair: add a menu with those two."
-        )
-    return ordered
-
-
-def _check_menu(menu: tuple[Any, ...], agents: int, modality: str) -> None:
-    strangers = [a for a in menu if not isinstance(a, int | np.integer) or isinstance(a, bool) or not 0 <= a < agents]
-    if strangers:
-        raise InputError(
-            f"The {modality} menu {menu} names the agent {strangers[0]!r}; accepted are the numbers 0 to {agents - 1}."
-        )
-    if len(set(menu)) < len(menu):
-        raise InputError(f"The {modality} menu {menu} names an agent more than once; name each once.")
-    if len(menu) < 2 or (modality == "pairwise" and len(menu) > 2):
-        accepted = "two agents" if modality == "pairwise" else "two or more agents"
-        raise InputError(f"The {modality} menu {menu} has {len(menu)} agents; accepted are menus of {accepted}.")
 
 
 def listed(menus: list[Menu], agents: int, *, winner: bool) -> MenuCatalogue:
@@ -246,12 +203,6 @@ def listed(menus: list[Menu], agents: int, *, winner: bool) -> MenuCatalogue:
     form = np.where((sizes > 2) & winner, 1, ORDER).astype(np.int16)  # the best of two is a plain duel
     agent = np.array([a for menu in menus for a in menu], int_dtype(agents))
     return MenuCatalogue(offsets_of(sizes), agent, form, np.zeros(0, np.int32), agents)
-
-
-def tuples(catalogue: MenuCatalogue) -> list[Menu]:
-    """Return the menus of a catalogue as tuples of agent numbers."""
-    agent, offsets = catalogue.agent.tolist(), catalogue.offsets.tolist()
-    return [tuple(agent[start:end]) for start, end in pairwise(offsets)]
 
 
 def _menu(agents: Iterable[int]) -> Menu:
@@ -268,10 +219,10 @@ def answers(
     sizes = menus.sizes[menu]
     agent = menus.agent[runs(menus.offsets[:-1][menu], sizes)]
     rank = places[np.repeat(context, sizes), np.repeat(voter, sizes), agent]
-    return agent, told(rank, offsets_of(sizes), modality)
+    return agent, revealed(rank, offsets_of(sizes), modality)
 
 
-def told(places: Ints, offsets: Ints, modality: str) -> Ints:
+def revealed(places: Ints, offsets: Ints, modality: str) -> Ints:
     """Return the ranks that an answer reveals: all of them, or only who is best of a menu (Eq. syn-winner-verdict).
 
     Args:

@@ -1,65 +1,108 @@
-"""Groups of contexts by a column of the log."""
+"""Groups of contexts by a column of the log, and which columns to group by."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.contexts.table import decoded, is_number
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log, column_list
+from nasheval.feedback.arrow_columns import column_list
+from nasheval.feedback.log import Feedback
 
+FEW_VALUES = 20  # a column of no more is grouped by its values, one of numbers with more by its quartiles
 _MOST_GROUPS = 500
 
 
-def context_groups(log: Log, by: str, used: Bools) -> tuple[Ints, list[str]]:
-    """Number the values of a context column that some used context has: (n_contexts,) groups, -1 for none; names."""
-    column = _column(log, by)
-    values = pc.dictionary_encode(pc.cast(column, "string").combine_chunks(), null_encoding="encode")
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Groups of contexts.
+
+    Args:
+        column: the context column that makes them.
+        code: (n_contexts,) the group of each context, -1 for none.
+        names: of the groups.
+    """
+
+    column: str
+    code: Ints
+    names: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+
+def grouping_columns(
+    log: Feedback, by: str | Sequence[str] | None = None, *, most: int = 16, quartiles: bool = True
+) -> tuple[str, ...]:
+    """Return the context columns to group by: those asked for, or the first few that make groups.
+
+    Unasked, a column makes groups if it is not the prompt and has 2 to 20 values, or numbers of more.
+
+    Args:
+        by: the columns that were asked for; None: chosen here.
+        most: how many to choose.
+        quartiles: whether to choose numbers of more than 20 values.
+    """
+    if by is not None:
+        return (by,) if isinstance(by, str) else tuple(by)
+    names = [name for name in log.contexts.column_names if name != log.text]
+    counts = {name: _n_values(log, name) for name in names}
+    return tuple(
+        name
+        for name, count in counts.items()
+        if 1 < count <= FEW_VALUES or (quartiles and count > 1 and is_number(log.contexts[name].type))
+    )[:most]
+
+
+def groups_by(log: Feedback, column: str, used: Bools) -> Groups:
+    """Group contexts by the quartiles of a column of numbers with more than 20 values, by the values of any other."""
+    many = is_number(_column(log, column).type) and _n_values(log, column) > FEW_VALUES
+    return _by_quartile(log, column, used) if many else by_value(log, column, used)
+
+
+def by_value(log: Feedback, column: str, used: Bools) -> Groups:
+    """Group contexts by the values of a column that some used context, (n_contexts,), has."""
+    values = _column(log, column).cast("string").combine_chunks().dictionary_encode(null_encoding="encode")
     code, names = np.asarray(values.indices), values.dictionary.to_pylist()
     kept = np.unique(code[used])
     if len(kept) > _MOST_GROUPS:
-        raise InputError(f"The column {by!r} has {len(kept):,} values, more than {_MOST_GROUPS}; group by fewer.")
+        raise InputError(f"The column {column!r} has {len(kept):,} values, more than {_MOST_GROUPS}; group by fewer.")
     number = np.full(len(names), -1)
     number[kept] = np.arange(len(kept))
-    return number[code], ["(missing)" if names[g] is None else names[g] for g in kept]
+    return Groups(column, number[code], tuple("(missing)" if names[g] is None else names[g] for g in kept))
 
 
-def quarter_groups(log: Log, by: str, used: Bools) -> tuple[Ints, list[str]]:
-    """Cut a context column of numbers at its quartiles over used contexts; groups as in `context_groups`."""
-    values = np.asarray(pc.cast(_column(log, by), "float64").to_numpy(), np.float64)
+def _by_quartile(log: Feedback, column: str, used: Bools) -> Groups:
+    """Group contexts by the quartiles of a column of numbers over used contexts."""
+    values = np.asarray(pc.cast(_column(log, column), "float64").to_numpy(), np.float64)
     known = used & np.isfinite(values)
     if not known.any():
-        return np.full(len(values), -1), []
+        return Groups(column, np.full(len(values), -1), ())
     edges = np.unique(np.quantile(values[known], [0.25, 0.5, 0.75]))
     code = np.where(known, np.searchsorted(edges, values, side="right"), -1)
     kept, place = np.unique(code[known], return_inverse=True)
     code[known] = place
-    return code, [_range(edges, int(part)) for part in kept]
+    return Groups(column, code, tuple(_range(edges, int(quarter)) for quarter in kept))
 
 
-def is_number(log: Log, by: str) -> bool:
-    """Tell whether a context column holds numbers."""
-    kind = _column(log, by).type
-    return bool(pa.types.is_floating(kind) or pa.types.is_integer(kind) or pa.types.is_decimal(kind))
-
-
-def n_values(log: Log, by: str) -> int:
+def _n_values(log: Feedback, column: str) -> int:
     """Return how many values a context column has, a missing one included."""
-    column = _column(log, by)
-    if pa.types.is_dictionary(column.type):  # which Arrow does not count
-        column = column.cast(column.type.value_type)
-    return int(pc.count_distinct(column, mode="all").as_py())
+    return int(pc.count_distinct(decoded(_column(log, column)), mode="all").as_py())
 
 
-def _column(log: Log, by: str) -> pa.ChunkedArray:
-    if by not in log.contexts.column_names:
-        raise InputError(f"by is {by!r}, no context column; this log has {column_list(log.contexts)}.")
-    return log.contexts[by]
+def _column(log: Feedback, column: str) -> pa.ChunkedArray:
+    if column not in log.contexts.column_names:
+        raise InputError(f"by is {column!r}, no context column; this log has {column_list(log.contexts)}.")
+    return log.contexts[column]
 
 
-def _range(edges: Floats, part: int) -> str:
+def _range(edges: Floats, quarter: int) -> str:
     """Name the numbers between two neighbouring edges."""
-    low, high = ("" if not 0 <= e < len(edges) else f"{edges[e]:.3g}" for e in (part - 1, part))
+    low, high = ("" if not 0 <= e < len(edges) else f"{edges[e]:.3g}" for e in (quarter - 1, quarter))
     return f"{low} to {high}" if low and high else f"below {high}" if high else f"{low} or more" if low else "all"

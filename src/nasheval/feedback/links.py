@@ -6,7 +6,7 @@ import numpy as np
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from nasheval.arrays import Ints
+from nasheval.arrays import Bools, Ints
 
 SEEN = 0
 BRIDGED = 1
@@ -52,6 +52,6 @@ def only_a_ladder(votes: Ints) -> bool:
     return n_agents >= 3 and n_edges == n_agents - components(votes)[0]
 
 
-def _compared(votes: Ints) -> Ints:
-    met = np.asarray(votes) > 0
+def _compared(votes: Ints) -> Bools:
+    met = votes > 0
     return met | met.T

@@ -3,33 +3,132 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from os import PathLike
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from nasheval.arrays import Bools, Ints, offsets_of, runs
+from nasheval.arrays import Bools, Ints, offsets_of, readonly, runs
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
-from nasheval.feedback import arrow
+from nasheval.feedback import arrow, splitting
+from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.assemble import Written, assemble, listed, refuse_not_finite
-from nasheval.feedback.base import Log
 from nasheval.feedback.coverage import Coverage, measure
-from nasheval.feedback.design import DESIGNS, Design, DesignName
-from nasheval.feedback.joining import joined
+from nasheval.feedback.design import DESIGNS, Design, DesignName, detect
+from nasheval.feedback.joining import joined_contexts, joined_voters
+from nasheval.feedback.menus import MenuCatalogue, catalogue
+from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.records import Records
-from nasheval.feedback.splitting import first_part
+from nasheval.feedback.verdicts import PairCounts, PairVerdicts, count_pairs, pair_verdicts
 
 _AS_GIVEN = "as given"
 
 
-class Feedback(Log):
-    """An immutable log of relative feedback; its fields are those of `Log`.
+@dataclass(frozen=True, eq=False, repr=False)
+class Feedback:
+    """An immutable log of relative feedback: n contexts, each with none, one or many records.
 
     Make one with a reader (`read_votes`, `read_rankings`, `read_scores`), or with `from_partitions`.
+
+    Args:
+        agents: names of the K agents.
+        contexts: one row per context; may have no columns at all.
+        context_offsets: (n + 1,) records of context i are context_offsets[i]:context_offsets[i + 1].
+        records: the ordered partitions, grouped by context.
+        voters: names of the voters that records.voter counts, or None.
+        text: the context column that holds the prompt, or None.
+        given_design: the design where it is known from elsewhere, or None to detect it.
+        report: what a reader saw and left out, or None.
+        ballots: the log of whole ballots that this one was cut from (`nasheval.feedback.ballots`), or None.
     """
+
+    agents: tuple[str, ...]
+    contexts: pa.Table
+    context_offsets: Ints
+    records: Records
+    voters: pa.Array | None = None
+    text: str | None = None
+    given_design: Design | None = None
+    report: ReadReport | None = field(default=None, compare=False)
+    ballots: Feedback | None = field(default=None, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "context_offsets", readonly(self.context_offsets))
+        if len(set(self.agents)) != len(self.agents):
+            raise InputError("Two agents have the same name; give each agent a name of its own.")
+        if self.text is not None and self.text not in self.contexts.column_names:
+            raise InputError(f"The text column {self.text!r} is not in the contexts: {column_list(self.contexts)}.")
+
+    @property
+    def n_contexts(self) -> int:
+        """Number of contexts, those without a record included."""
+        return len(self.context_offsets) - 1
+
+    @property
+    def n_records(self) -> int:
+        """Number of records."""
+        return len(self.records)
+
+    @property
+    def n_agents(self) -> int:
+        """Number of agents K."""
+        return len(self.agents)
+
+    @property
+    def whole(self) -> Feedback:
+        """The log as it was given: its whole ballots where it was cut into pairs, itself otherwise."""
+        return self if self.ballots is None else self.ballots
+
+    @cached_property
+    def context_of(self) -> Ints:
+        """(n_records,) the context of each record, ascending."""
+        return readonly(np.repeat(np.arange(self.n_contexts, dtype=np.int32), np.diff(self.context_offsets)))
+
+    @cached_property
+    def sole_voters(self) -> Ints:
+        """(n_contexts,) the voter of each context; nobody, (0,), where some have none, several or an unknown one."""
+        return splitting.sole_voters(self.records.voter, self.context_offsets)
+
+    @cached_property
+    def units(self) -> Ints:
+        """(n_contexts,) what is held out whole: the voter of a context, or the context itself.
+
+        Voters where every context has one known voter, some have several contexts, and there are 20 or more: what is
+        learned of one foretells the same one, not others.
+        """
+        voters = len(np.unique(self.sole_voters))
+        return self.sole_voters if splitting.SEVERAL <= voters < self.n_contexts else np.arange(self.n_contexts)
+
+    @cached_property
+    def menus(self) -> MenuCatalogue:
+        """The menu catalogue Q."""
+        return catalogue(self.records, self.n_agents)
+
+    @cached_property
+    def how_designed(self) -> Design:
+        """The design with the reason for it."""
+        if self.given_design is not None:
+            return self.given_design
+        return detect(self.menus.of_record, self.context_of, self.records.weights, self.n_contexts)
+
+    @property
+    def design(self) -> DesignName:
+        """Either "inclusion" or "draws": see `nasheval.feedback.design`."""
+        return self.how_designed.name
+
+    @cached_property
+    def verdicts(self) -> PairVerdicts:
+        """Z^m_jk of every record and pair (Eq. verdict)."""
+        return pair_verdicts(self.records)
+
+    @cached_property
+    def pair_counts(self) -> PairCounts:
+        """Wins, ties and votes of every pair."""
+        return count_pairs(self.verdicts, self.records.weight, self.n_agents)
 
     # -- making one ---------------------------------------------------------------------------------------------------
 
@@ -81,7 +180,7 @@ class Feedback(Log):
         """Return a log from ordered partitions.
 
         Args:
-            contexts: DataFrame or (n, d) array, one row a context.
+            contexts: DataFrame or (n, d) array, one row per context.
             partitions: for each record its ordered partition, best block first, as nested sequences of agents
                 ((("a",), ("b", "c")) is a > {b, c}), or a `Partition`, which also says what a zero verdict means.
             agents: all agents; None: those that occur, sorted.
@@ -96,16 +195,16 @@ class Feedback(Log):
         if table.num_columns and not isinstance(contexts, pa.Table):  # a copy: the caller may write into its own
             table = table.take(pa.array(np.arange(table.num_rows)))
         refuse_not_finite(table)
-        found = assemble(
+        records, names, voters = assemble(
             partitions, agents=agents, propensity=propensity, weight=weight, voter=voter, context_of=context_of
         )
         return cls.from_records(
-            found.records,
-            agents=found.agents,
+            records,
+            agents=names,
             contexts=table,
             context_of=None if context_of is None else np.asarray(context_of),
             n_contexts=len(contexts) or None,
-            voters=found.voters,
+            voters=voters,
             text=text,
             design=design,
         )
@@ -118,7 +217,15 @@ class Feedback(Log):
         Args:
             rare: menus with fewer records than this are listed as too rare to estimate.
         """
-        return measure(self, rare=rare)
+        return measure(
+            self.records,
+            self.agents,
+            self.context_offsets,
+            menus=self.menus,
+            counts=self.pair_counts,
+            design=self.how_designed,
+            rare=rare,
+        )
 
     def __repr__(self) -> str:
         return (
@@ -149,9 +256,7 @@ class Feedback(Log):
         """Return the log with only the records where mask, (n_records,), holds; every context stays."""
         mask = np.asarray(mask)
         if mask.dtype != bool or mask.shape != (self.n_records,):
-            raise InputError(
-                f"The mask has shape {mask.shape} and type {mask.dtype}; give {self.n_records} booleans, one a record."
-            )
+            raise InputError(f"The mask has shape {mask.shape} and type {mask.dtype}; give {self.n_records} booleans.")
         kept = np.bincount(self.context_of[mask], minlength=self.n_contexts)
         records = self.records.take(np.flatnonzero(mask))
         return replace(self, context_offsets=offsets_of(kept), records=records, given_design=self.how_designed)
@@ -205,7 +310,15 @@ class Feedback(Log):
             by: None: at random; "time": the earliest contexts first; a context column: equal values stay together. In
                 the latter two a voter may be in both parts.
         """
-        chosen = first_part(self, fraction, seed=seed, by=by)
+        if not 0 < fraction < 1:
+            raise InputError(f"The fraction is {fraction}; accepted is a number between 0 and 1, such as 0.8.")
+        rng = np.random.default_rng(seed)
+        if by is None:
+            chosen = splitting.at_random(self.sole_voters, self.n_contexts, fraction, rng)
+        elif by == "time":
+            chosen = splitting.earliest(self.records.time, self.context_of, self.n_contexts, fraction)
+        else:
+            chosen = splitting.by_column(self.contexts, by, fraction, rng)
         return self[chosen], self[~chosen]
 
     # -- with others, and on disk -------------------------------------------------------------------------------------
@@ -213,11 +326,39 @@ class Feedback(Log):
     @classmethod
     def concat(cls, logs: Sequence[Feedback]) -> Feedback:
         """Return the logs one after another, their agents and voters aligned by name."""
-        return cls(**joined(logs))
+        if not logs:
+            raise InputError("There is nothing to concatenate; give at least one log.")
+        agents = list(dict.fromkeys(name for log in logs for name in log.agents))
+        number = {name: i for i, name in enumerate(agents)}
+        voters, places = joined_voters([log.voters for log in logs])
+        records = []
+        for log, place in zip(logs, places, strict=True):
+            renumbered = log.records.with_agents(np.array([number[name] for name in log.agents], np.int64))
+            voter = log.records.voter
+            voter = None if voter is None else np.append(place, np.int32(-1))[voter]  # -1 stays -1
+            records.append(renumbered.replace(voter=voter))
+        designs, texts = {log.given_design for log in logs}, {log.text for log in logs}
+        return cls(
+            agents=tuple(agents),
+            contexts=joined_contexts([log.contexts for log in logs]),
+            context_offsets=offsets_of(np.concatenate([np.diff(log.context_offsets) for log in logs])),
+            records=Records.concat(records),
+            voters=voters,
+            text=texts.pop() if len(texts) == 1 else None,
+            given_design=designs.pop() if len(designs) == 1 else None,
+        )
 
     def to_arrow(self) -> pa.Table:
-        """Return one row a context, its records in the list column `_records`."""
-        return arrow.to_arrow(self)
+        """Return one row per context, its records in the list column `_records`."""
+        return arrow.to_arrow(
+            self.records,
+            agents=self.agents,
+            contexts=self.contexts,
+            context_offsets=self.context_offsets,
+            voters=self.voters,
+            text=self.text,
+            design=None if self.given_design is None else self.given_design.name,
+        )
 
     @classmethod
     def from_arrow(cls, table: pa.Table) -> Feedback:
@@ -226,7 +367,7 @@ class Feedback(Log):
 
     def to_parquet(self, path: str | PathLike[str]) -> None:
         """Write the log to one Parquet file."""
-        arrow.to_parquet(self, path)
+        arrow.to_parquet(self.to_arrow(), path)
 
     @classmethod
     def from_parquet(cls, path: str | PathLike[str]) -> Feedback:
@@ -244,7 +385,7 @@ def _given(design: DesignName | None) -> Design | None:
 
 def _check_context_of(context_of: Ints, n_records: int, n_contexts: int) -> None:
     if len(context_of) != n_records:
-        raise InputError(f"context_of has {len(context_of)} values for {n_records} records; give one a record.")
+        raise InputError(f"context_of has {len(context_of)} values for {n_records} records; give one per record.")
     if n_records and (int(context_of.min()) < 0 or int(context_of.max()) >= n_contexts):
         outside = int(np.flatnonzero((context_of < 0) | (context_of >= n_contexts))[0])
         there = f"contexts are 0 to {n_contexts - 1}" if n_contexts else "there is no context"

@@ -8,8 +8,7 @@ from math import prod
 
 import numpy as np
 
-from nasheval.arrays import Ints, n_pairs, offsets_of, pair_index, readonly, runs
-from nasheval.errors import InputError
+from nasheval.arrays import Ints, offsets_of, pair_index, readonly, runs
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.records import Records
 
@@ -105,33 +104,6 @@ class MenuCatalogue:
         offsets = self.columns.offsets
         return runs(offsets[:-1][self.of_record], np.diff(offsets)[self.of_record])
 
-    @cached_property
-    def _by_pair(self) -> tuple[Ints, Ints]:
-        pairs, menus = [np.zeros(0, np.int64)], [np.zeros(0, np.int64)]
-        for size in np.unique(self.sizes):
-            rows = np.flatnonzero(self.sizes == size)
-            agents = self.agent[runs(self.offsets[:-1][rows], self.sizes[rows])].reshape(len(rows), size)
-            left, right = np.triu_indices(size, 1)
-            pairs.append(pair_index(agents[:, left], agents[:, right], self.n_agents).ravel())
-            menus.append(np.repeat(rows, len(left)))
-        pair, menu = np.concatenate(pairs), np.concatenate(menus)
-        order = np.lexsort((menu, pair))
-        counts = np.bincount(pair, minlength=n_pairs(self.n_agents))
-        return readonly(offsets_of(counts)), readonly(menu[order])
-
-    def of_pair(self, j: int, k: int) -> Ints:
-        """Return Q_jk: the menus that hold both agents, ascending."""
-        j, k = min(j, k), max(j, k)
-        if not 0 <= j < k < self.n_agents:
-            raise InputError(f"Agents {j} and {k} are no pair; accepted are two numbers from 0 to {self.n_agents - 1}.")
-        starts, menus = self._by_pair
-        pair = int(pair_index(np.array(j), np.array(k), self.n_agents))
-        return menus[starts[pair] : starts[pair + 1]]
-
-    def pairs(self) -> tuple[Ints, Ints]:
-        """Return (offsets, menus): pair p, numbered by `pair_index`, has menus[offsets[p]:offsets[p + 1]]."""
-        return self._by_pair
-
 
 def catalogue(records: Records, n_agents: int) -> MenuCatalogue:
     """List the distinct (agents, form) of the records, smallest menus first, then by agents, then by form."""
@@ -145,7 +117,7 @@ def catalogue(records: Records, n_agents: int) -> MenuCatalogue:
         sizes.append(np.full(len(asked), entries.shape[1]))
         agents.append(members.ravel())
         menu_form.append(asked)
-    joined = [np.concatenate(part) if part else np.zeros(0, np.int16) for part in (sizes, agents, menu_form)]
+    joined = [np.concatenate(column) if column else np.zeros(0, np.int16) for column in (sizes, agents, menu_form)]
     return MenuCatalogue(offsets_of(joined[0]), joined[1], joined[2], of_record, n_agents)
 
 

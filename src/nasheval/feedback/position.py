@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs, pair_index
-from nasheval.feedback.base import Log
+from nasheval.feedback.records import Records
 
 ONE_ORDER = "position cannot be told from agents: every pair was always shown in one order"
 _ENOUGH = 10  # records of a pair that tell whether it was shown in both orders
@@ -40,21 +40,21 @@ class PositionBias:
         return abs(self.mean) > 3 * self.error
 
 
-def position_bias(log: Log) -> PositionBias | None:
+def position_bias(records: Records, n_agents: int) -> PositionBias | None:
     """Return the effect of the position; None where the order shown is unknown, or no pair was shown in both.
 
     The verdict of a pair is regressed on which of the two was shown earlier, with an intercept per pair. So a pair adds
     the average of two means, the verdict for the earlier agent when one was shown first and when the other was, and a
     pair that was shown in one order adds nothing.
     """
-    if log.records.shown is None or not log.n_records:
+    if records.shown is None or not len(records):
         return None
-    answers = _answers(log)
+    answers = _answers(records, n_agents)
     if not answers.both.any():
         return None
     spread = float((answers.order_around**2 * answers.weight)[answers.both].sum())
     mean = float((answers.order_around * answers.weight * _VERDICT)[answers.both].sum()) / spread
-    error = float(np.sqrt((_scores(log, answers.scores(mean)) ** 2).sum())) / spread
+    error = float(np.sqrt((_scores(records, n_agents, answers.scores(mean)) ** 2).sum())) / spread
     least = 2 / (int(answers.count[answers.both].sum()) + 4)  # unanimous: as if two more had spoken for either side
     return PositionBias(mean, max(error, least), answers.balanced, int(answers.both.sum()))
 
@@ -106,31 +106,30 @@ class _Answers:
         return np.asarray(np.divide(summed, total, out=np.zeros_like(total), where=total > 0))
 
 
-def _answers(log: Log) -> _Answers:
-    shape = (n_pairs(log.n_agents), 2, 3)
+def _answers(records: Records, n_agents: int) -> _Answers:
+    shape = (n_pairs(n_agents), 2, 3)
     count, weight = np.zeros(np.prod(shape)), np.zeros(np.prod(shape))
-    for rows, cell in _cells(log):
-        weights = np.repeat(log.records.weights[rows], cell.shape[1])
+    for rows, cell in _cells(records, n_agents):
+        weights = np.repeat(records.weights[rows], cell.shape[1])
         count += np.bincount(cell.ravel(), minlength=len(count))
         weight += np.bincount(cell.ravel(), weights, len(weight))
     return _Answers(count.reshape(shape), weight.reshape(shape))
 
 
-def _cells(log: Log) -> Iterator[tuple[Ints, Ints]]:
+def _cells(records: Records, n_agents: int) -> Iterator[tuple[Ints, Ints]]:
     """Yield (m,) records of one menu size and (m, pairs of the menu) their cells in (pairs, 2, 3)."""
-    records = log.records
     assert records.shown is not None
     for rows, entries in records.by_size():
         left, right = np.triu_indices(entries.shape[1], 1)
         agent, block, shown = (column[entries] for column in (records.agent, records.block, records.shown))
-        pair = pair_index(agent[:, left], agent[:, right], log.n_agents)
+        pair = pair_index(agent[:, left], agent[:, right], n_agents)
         earlier, verdict = shown[:, left] < shown[:, right], np.sign(block[:, right] - block[:, left])
         yield rows, 6 * pair + 3 * earlier + verdict + 1
 
 
-def _scores(log: Log, score: Floats) -> Floats:
+def _scores(records: Records, n_agents: int, score: Floats) -> Floats:
     """Return (n_records,) the weighted score of each record, summed over its pairs: records are the clusters."""
-    summed = np.zeros(log.n_records)
-    for rows, cell in _cells(log):
-        summed[rows] = log.records.weights[rows] * score.ravel()[cell].sum(axis=1)
+    summed = np.zeros(len(records))
+    for rows, cell in _cells(records, n_agents):
+        summed[rows] = records.weights[rows] * score.ravel()[cell].sum(axis=1)
     return summed

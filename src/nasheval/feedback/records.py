@@ -1,4 +1,4 @@
-"""The flat columns behind a log: one run of (agent, block) entries a record."""
+"""The flat columns behind a log: one run of (agent, block) entries per record."""
 
 from __future__ import annotations
 
@@ -141,14 +141,14 @@ class Records:
         return replace(self, **columns)
 
     @staticmethod
-    def concat(parts: Sequence[Records]) -> Records:
+    def concat(several: Sequence[Records]) -> Records:
         """Return all records in turn; a column that only some parts have is filled (weight 1, voter -1, time NaN)."""
-        columns = {name: _stacked([getattr(part, name) for part in parts], parts, name) for name in _OPTIONAL}
+        columns = {name: _stacked([getattr(records, name) for records in several], several, name) for name in _OPTIONAL}
         return Records(
-            offsets=offsets_of(np.concatenate([part.sizes for part in parts])),
-            agent=np.concatenate([part.agent for part in parts]),
-            block=np.concatenate([part.block for part in parts]),
-            zero=np.concatenate([part.zero for part in parts]),
+            offsets=offsets_of(np.concatenate([records.sizes for records in several])),
+            agent=np.concatenate([records.agent for records in several]),
+            block=np.concatenate([records.block for records in several]),
+            zero=np.concatenate([records.zero for records in several]),
             **columns,
         )
 
@@ -159,12 +159,12 @@ _OPTIONAL: dict[str, float | np.int32 | None] = {
 }  # fmt: skip
 
 
-def _stacked(columns: list[Array | None], parts: Sequence[Records], name: str) -> Array | None:
+def _stacked(columns: list[Array | None], several: Sequence[Records], name: str) -> Array | None:
     fill = _OPTIONAL[name]
-    given = [(c, len(part)) for c, part in zip(columns, parts, strict=True) if c is not None or len(part)]
-    if all(c is None for c, _ in given) or (fill is None and any(c is None for c, _ in given)):
+    sized = [(c, len(records)) for c, records in zip(columns, several, strict=True) if c is not None or len(records)]
+    if all(c is None for c, _ in sized) or (fill is None and any(c is None for c, _ in sized)):
         return None
-    return np.concatenate([np.full(n, fill) if c is None else c for c, n in given])
+    return np.concatenate([np.full(n, fill) if c is None else c for c, n in sized])
 
 
 def _float_column(values: Array | None) -> Floats | None:
@@ -223,7 +223,9 @@ def _check_lengths(raw: Records, **per_record: Array | None) -> None:
     for columns, length, each in ((entries, int(raw.offsets[-1]), "menu entry"), (per_record, len(raw), "record")):
         for name, column in columns.items():
             if column is not None and column.shape != (length,):
-                raise InputError(f"The column {name!r} has shape {column.shape}, not ({length},): one value a {each}.")
+                raise InputError(
+                    f"The column {name!r} has shape {column.shape}, not ({length},), one value per {each}."
+                )
 
 
 def _check_rows(raw: Records, *, propensity: Array | None, weight: Array | None) -> None:

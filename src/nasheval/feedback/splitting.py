@@ -6,79 +6,66 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nasheval.arrays import Array, Bools, Ints
+from nasheval.arrays import Bools, Floats, Ints
+from nasheval.contexts.table import decoded
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log, column_list
+from nasheval.feedback.arrow_columns import column_list
 
 SEVERAL = 20  # voters from which on a part of them stands for all
 
 
-def sole_voters(log: Log) -> Ints:
-    """Return (n_contexts,) the voter of each context; nobody, (0,), where some have none, several or an unknown one."""
-    voter, nobody = log.records.voter, np.zeros(0, np.int64)
-    if voter is None or not np.diff(log.context_offsets).all() or (voter < 0).any():
-        return nobody
-    first = voter[log.context_offsets[:-1]]
-    return nobody if (voter != first[log.context_of]).any() else np.asarray(first)
-
-
-def units(log: Log) -> Ints:
-    """Return (n_contexts,) what is held out whole: the voter of a context, or the context itself.
-
-    Voters where every context has one known voter, some have several contexts, and there are 20 or more: what is
-    learned of one foretells the same one, not others.
-    """
-    voter = sole_voters(log)
-    return voter if SEVERAL <= len(np.unique(voter)) < log.n_contexts else np.arange(log.n_contexts)
-
-
-def first_part(log: Log, fraction: float, *, seed: int, by: str | None) -> Bools:
-    """Return (n_contexts,) which contexts belong to the first part.
+def sole_voters(voter: Ints | None, context_offsets: Ints) -> Ints:
+    """Return (n_contexts,) the voter of each context; nobody, (0,), where some have none, several or an unknown one.
 
     Args:
-        by: None: at random, voters whole where every context has one known voter and there are 20 or more; "time": the
-            earliest first; a context column: equal values stay together.
+        voter: (n_records,) the voter of each record, -1 for an unknown one; records are grouped by context.
+        context_offsets: (n_contexts + 1,) where the records of each context begin.
     """
-    if not 0 < fraction < 1:
-        raise InputError(f"The fraction is {fraction}; accepted is a number between 0 and 1, such as 0.8.")
-    if by is None and len(np.unique(voter := sole_voters(log))) >= SEVERAL:
-        return _first_voters(voter, fraction, seed)
-    groups = None if by in (None, "time") else _groups(log, str(by))
-    order = _order(log, np.random.default_rng(seed), by, groups)
-    chosen = np.zeros(log.n_contexts, bool)
-    chosen[order[: round(fraction * log.n_contexts)]] = True
-    return chosen if groups is None else _whole_groups(chosen, order, groups)
+    sizes, nobody = np.diff(context_offsets), np.zeros(0, np.int64)
+    if voter is None or not sizes.all() or (voter < 0).any():
+        return nobody
+    first = voter[context_offsets[:-1]]
+    return nobody if (voter != np.repeat(first, sizes)).any() else first
 
 
-def _first_voters(voter: Ints, fraction: float, seed: int) -> Bools:
-    """Return (n_contexts,) the contexts of a share of the voters: what is learned of one foretells the same one."""
+def at_random(voter: Ints, n_contexts: int, fraction: float, rng: np.random.Generator) -> Bools:
+    """Return (n_contexts,) a random share of the contexts; of the voters, where `sole_voters` has 20 or more."""
     people = np.unique(voter)
+    if len(people) < SEVERAL:
+        return _first(rng.permutation(n_contexts), fraction)
     share = round(1 - fraction, 12)  # so that 1 - 0.9 is 0.1
-    held = np.random.default_rng(seed).permutation(people)[: round(share * len(people))]
+    held = rng.permutation(people)[: round(share * len(people))]
     return np.isin(voter, held, invert=True)
 
 
-def _order(log: Log, rng: np.random.Generator, by: str | None, groups: Ints | None) -> Ints:
-    if groups is not None:
-        return np.argsort(rng.permutation(int(groups.max(initial=0)) + 1)[groups], kind="stable")
-    return np.argsort(_first_seen(log), kind="stable") if by == "time" else rng.permutation(log.n_contexts)
-
-
-def _first_seen(log: Log) -> Array:
-    if log.records.time is None:
+def earliest(time: Floats | None, context_of: Ints, n_contexts: int, fraction: float) -> Bools:
+    """Return (n_contexts,) the contexts with the earliest first record; (n_records,) times may be NaN."""
+    if time is None:
         raise InputError("This log has no times; name the column when reading (time='tstamp') to split by time.")
-    first = np.full(log.n_contexts, np.inf)
-    np.minimum.at(first, log.context_of, np.nan_to_num(log.records.time, nan=np.inf))
-    return first
+    first = np.full(n_contexts, np.inf)
+    np.minimum.at(first, context_of, np.nan_to_num(time, nan=np.inf))
+    return _first(np.argsort(first, kind="stable"), fraction)
 
 
-def _groups(log: Log, column: str) -> Ints:
-    if column not in log.contexts.column_names:
-        raise InputError(f"There is no context column {column!r}; this log has {column_list(log.contexts)}.")
-    values = log.contexts[column]
+def by_column(contexts: pa.Table, column: str, fraction: float, rng: np.random.Generator) -> Bools:
+    """Return (n_contexts,) random values of a context column: contexts with equal values stay together."""
+    groups = _groups(contexts, column)
+    order = np.argsort(rng.permutation(int(groups.max(initial=0)) + 1)[groups], kind="stable")
+    return _whole_groups(_first(order, fraction), order, groups)
+
+
+def _first(order: Ints, fraction: float) -> Bools:
+    chosen = np.zeros(len(order), bool)
+    chosen[order[: round(fraction * len(order))]] = True
+    return chosen
+
+
+def _groups(contexts: pa.Table, column: str) -> Ints:
+    if column not in contexts.column_names:
+        raise InputError(f"There is no context column {column!r}; this log has {column_list(contexts)}.")
+    values = contexts[column]
     try:
-        plain = values.cast(values.type.value_type) if pa.types.is_dictionary(values.type) else values
-        codes = pc.dictionary_encode(plain.combine_chunks())
+        codes = pc.dictionary_encode(decoded(values).combine_chunks())
     except pa.ArrowException:
         raise InputError(f"The context column {column!r} holds {values.type}; split by a plain column.") from None
     return np.asarray(pc.fill_null(codes.indices, len(codes.dictionary)))

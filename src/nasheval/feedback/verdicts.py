@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 
 import numpy as np
 
-from nasheval.arrays import Floats, Ints, readonly
+from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.records import Records
 
@@ -39,14 +39,15 @@ class PairVerdicts:
 
 def pair_verdicts(records: Records) -> PairVerdicts:
     """Return Z^m_jk for every record and every pair j < k of its menu."""
-    parts = [_same_size(records, rows, entries) for rows, entries in records.by_size()]
-    if not parts:
-        return PairVerdicts(*(np.zeros(0, t) for t in (np.int32, np.int16, np.int16, np.int8, np.int8)))
-    columns = [np.concatenate(column) if len(parts) > 1 else column[0] for column in zip(*parts, strict=True)]
-    if len(parts) > 1:
-        order = np.argsort(columns[0], kind="stable")
-        columns = [column[order] for column in columns]
-    return PairVerdicts(*columns)
+    by_size = [_same_size(records, rows, entries) for rows, entries in records.by_size()]
+    if not by_size:
+        nobody, nothing = np.zeros(0, np.int16), np.zeros(0, np.int8)
+        return PairVerdicts(np.zeros(0, np.int32), nobody, nobody, nothing, nothing)
+    if len(by_size) == 1:
+        return PairVerdicts(*by_size[0])
+    columns = [np.concatenate(column) for column in zip(*by_size, strict=True)]
+    order = np.argsort(columns[0], kind="stable")
+    return PairVerdicts(*(column[order] for column in columns))
 
 
 def _same_size(records: Records, rows: Ints, entries: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
@@ -61,14 +62,6 @@ def _same_size(records: Records, rows: Ints, entries: Ints) -> tuple[Ints, Ints,
     zero = np.where(z == 0, code, Zero.DECIDED).astype(np.int8)
     record = np.repeat(rows.astype(np.int32), len(left))
     return record, agent[:, left].ravel(), agent[:, right].ravel(), z.ravel(), zero.ravel()
-
-
-def verdict_matrix(records: Records, row: int, n_agents: int) -> Ints:
-    """Return the antisymmetric (K, K) matrix Z^m of one record, zero for agents outside its menu."""
-    one = pair_verdicts(records.take(np.array([row])))
-    matrix = np.zeros((n_agents, n_agents), np.int8)
-    matrix[one.j, one.k], matrix[one.k, one.j] = one.z, -one.z
-    return matrix
 
 
 @dataclass(frozen=True)
@@ -104,17 +97,13 @@ class PairCounts:
 def count_pairs(verdicts: PairVerdicts, weights: Floats | None, n_agents: int) -> PairCounts:
     """Count the verdicts of each pair, weighted by record."""
     flat = verdicts.j.astype(np.int64) * n_agents + verdicts.k
-    w = None if weights is None else weights[verdicts.record]
 
-    def total(mask: Ints | None = None) -> Floats:
-        cells = flat if mask is None else flat[mask]
-        ww = w if w is None or mask is None else w[mask]
-        return np.bincount(cells, ww, n_agents**2).reshape(n_agents, n_agents)
+    def total(mask: Bools) -> Floats:
+        weight = None if weights is None else weights[verdicts.record[mask]]
+        return np.bincount(flat[mask], weight, n_agents**2).reshape(n_agents, n_agents).astype(float)
 
     tied = (verdicts.zero == Zero.TIE) | (verdicts.zero == Zero.BOTH_BAD)
     ties, censored = total(tied), total(verdicts.zero == Zero.CENSORED)
     votes = np.bincount(flat, minlength=n_agents**2).reshape(n_agents, n_agents)
     wins = total(verdicts.z > 0) + total(verdicts.z < 0).T
-    return PairCounts(
-        wins.astype(float), (ties + ties.T).astype(float), (censored + censored.T).astype(float), votes + votes.T
-    )
+    return PairCounts(wins, ties + ties.T, censored + censored.T, votes + votes.T)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from math import isfinite
@@ -13,11 +13,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nasheval.arrays import Array, Floats, Ints, int_dtype, offsets_of, readonly, runs
+from nasheval.arrays import Array, Floats, Ints, int_dtype, offsets_of, readonly
 from nasheval.errors import InputError
 from nasheval.feedback import fields
 from nasheval.feedback.design import DesignName
-from nasheval.feedback.fields import FourierField, Menu, Performance, SelectionLaw
+from nasheval.feedback.fields import FourierField, Performance, SelectionLaw
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.feedback.records import Records
@@ -46,19 +46,6 @@ class Outcome:
     pairs: Ints
     values: Floats
 
-    @property
-    def menus(self) -> list[Menu]:
-        """The M menus as tuples of agent numbers."""
-        return fields.tuples(self.catalogue)
-
-    def columns_of(self, log: Feedback) -> Ints:
-        """Return the column of each pair verdict of a log of this world, (len(log.verdicts),)."""
-        number = {menu: m for m, menu in enumerate(self.menus)}
-        place = np.array([number[menu] for menu in fields.tuples(log.menus)], np.int64)[log.menus.of_record]
-        starts = np.searchsorted(self.menu, np.arange(len(self.catalogue)))
-        sizes = log.records.sizes.astype(np.int64)
-        return runs(starts[place], sizes * (sizes - 1) // 2)
-
 
 @dataclass(frozen=True, eq=False)
 class SyntheticWorld:
@@ -68,6 +55,10 @@ class SyntheticWorld:
     selection direction, the voter pool and the contexts; what one call draws depends on no other call. The defaults are
     those of Table syn-config.
 
+    "pairwise" asks all pairs; "ranking" a cyclic catalogue of triples (the paper's five for K = 5); "winner" all
+    triples for K <= 10, for more agents three random relabellings of the ranking catalogue, so that a pair is in about
+    three menus.
+
     Args:
         seed: of everything that is drawn.
         agents: K, named a0, a1, ...
@@ -75,18 +66,8 @@ class SyntheticWorld:
         groups: number of criterion groups.
         criteria: criteria in a group, so p = groups * criteria.
         features: D, Fourier features of a field.
-        length_scale: of the fields.
         calibration: number of contexts on which the fields are standardised.
         amplitudes: (a_s, a_c, a_h) of shared quality, specialisation and criterion variation.
-        offsets: o_g for each group; None: ceil(g K / groups), which is (0, 2, 4) for five agents.
-        epsilon: share of a voter's weight that is spread over all criteria.
-        alpha: Dirichlet concentration of the rest, inside the voter's preferred group.
-        e_min: lowest inclusion probability of a menu.
-        e_max: highest inclusion probability of a menu.
-        eta: scale of the selection logit.
-        menus: for some modalities the menus to ask, as tuples of agent numbers. Otherwise "pairwise" asks all pairs;
-            "ranking" a cyclic catalogue of triples (the paper's five for K = 5); "winner" all triples for K <= 10, for
-            more agents three random relabellings of the ranking catalogue, so that a pair is in about three menus.
     """
 
     seed: int = 70
@@ -96,31 +77,14 @@ class SyntheticWorld:
     groups: int = 3
     criteria: int = 4
     features: int = 128
-    length_scale: float = 0.5
     calibration: int = 4096
     amplitudes: tuple[float, float, float] = (1.0, 2.0, 0.15)
-    offsets: tuple[int, ...] | None = None
-    epsilon: float = 0.1
-    alpha: float = 20.0
-    e_min: float = 0.25
-    e_max: float = 0.75
-    eta: float = 2.0
-    menus: Mapping[Modality, Sequence[Sequence[int]]] | None = None
 
     def __post_init__(self) -> None:
         counts = {"seed": 0, "agents": 3, "dim": 1, "groups": 1, "criteria": 1, "features": 1, "calibration": 2}
         for name, least in counts.items():
             object.__setattr__(self, name, _whole(name, getattr(self, name), least))
-        _require_number("length_scale", self.length_scale, above=0)
-        _require_number("alpha", self.alpha, above=0)
-        _require_number("epsilon", self.epsilon, least=0, most=1)
-        _require_number("e_max", self.e_max, above=0, most=1)
-        _require_number("e_min", self.e_min, above=0, most=self.e_max)
-        _require_number("eta", self.eta)
-        object.__setattr__(self, "amplitudes", _sequence("amplitudes", self.amplitudes, 3, float))
-        if self.offsets is not None:
-            object.__setattr__(self, "offsets", _sequence("offsets", self.offsets, self.groups, int))
-        object.__setattr__(self, "menus", _checked(self.menus, self.agents))
+        object.__setattr__(self, "amplitudes", _three_numbers("amplitudes", self.amplitudes))
 
     # -- what is drawn once -------------------------------------------------------------------------------------------
 
@@ -129,12 +93,11 @@ class SyntheticWorld:
         """The agents' performance vectors r_j(x), as a function of (n, d) contexts (Eq. syn-vector-performance)."""
         calibration = self._rng(fields.CALIBRATION).random((self.calibration, self.dim))
         shared, criterion = (
-            FourierField.draw(self._rng(key), outputs, self.features, self.length_scale, calibration)
+            FourierField.draw(self._rng(key), outputs, self.features, calibration)
             for key, outputs in ((fields.SHARED, self.agents), (fields.CRITERION, self.agents * self._p))
         )
         places = self._rng(fields.PERMUTATION).permutation(self.agents)
-        offsets = self.offsets or fields.default_offsets(self.agents, self.groups)
-        profiles = fields.specialization(places, offsets, self.criteria)
+        profiles = fields.specialization(places, self.groups, self.criteria)
         return Performance(shared, criterion, profiles, self.amplitudes)
 
     @cached_property
@@ -142,18 +105,12 @@ class SyntheticWorld:
         """How menus come to be asked (Eq. syn-selection)."""
         direction = self._rng(fields.DIRECTION).standard_normal(self.dim)
         by_agent = self._rng(fields.DIRECTIONS).standard_normal((self.agents, self.dim))
-        return SelectionLaw(self.e_min, self.e_max, self.eta, readonly(direction), readonly(by_agent))
+        return SelectionLaw(readonly(direction), readonly(by_agent))
 
     def voter_weights(self, voters: int) -> Floats:
         """Return w_v, (V, p), of the first V voters of the pool (Eq. syn-voter-weights)."""
-        return fields.voter_weights(
-            self._rng(fields.POOL),
-            _whole("voters", voters, 1),
-            groups=self.groups,
-            criteria=self.criteria,
-            epsilon=self.epsilon,
-            alpha=self.alpha,
-        )
+        voters = _whole("voters", voters, 1)
+        return fields.voter_weights(self._rng(fields.POOL), voters, groups=self.groups, criteria=self.criteria)
 
     def contexts(self, n: int = 20_000) -> Floats:
         """Return the first n training contexts, (n, d), uniform on the unit cube."""
@@ -169,8 +126,7 @@ class SyntheticWorld:
 
     @cached_property
     def _catalogues(self) -> dict[str, MenuCatalogue]:
-        given: Any = self.menus  # `_checked` made a dictionary of it
-        menus = fields.default_menus(self.agents, self._rng(fields.MENUS)) | given
+        menus = fields.default_menus(self.agents, self._rng(fields.MENUS))
         return {name: fields.listed(menus[name], self.agents, winner=name == "winner") for name in _MODALITIES}
 
     # -- a log --------------------------------------------------------------------------------------------------------
@@ -191,7 +147,7 @@ class SyntheticWorld:
             modality: "pairwise" tells the better of two, "ranking" the order of a menu, "winner" only its best agent.
             voters: size of the population; each record samples one of them.
             n: number of contexts; those that are asked no menu are kept.
-            selection: "inclusion" asks each menu with probability e0(x), "one" draws exactly one menu a context.
+            selection: "inclusion" asks each menu with probability e0(x), "one" draws exactly one menu per context.
             known_propensity: write the true propensity of each record into the log.
             reveal_voters: write the voter of each record (v0, v1, ...) into the log.
         """
@@ -220,17 +176,17 @@ class SyntheticWorld:
         """Return context, size, agents, ranks, voter and (if known) propensity of all records; agents, ranks flat."""
         menus, weights = self.catalogue(modality), self.voter_weights(voters)
         key = (_MODALITIES.index(modality), voters, _SELECTIONS.index(_choice("selection", selection, _SELECTIONS)))
-        asking, answering = (self._rng(fields.RECORDS, *key, part) for part in range(2))
+        asking, answering = (self._rng(fields.RECORDS, *key, stream) for stream in range(2))
         width = 4 * (len(menus.agent) if selection == "inclusion" else len(menus))
-        parts = []
+        chunks = []
         for rows in self._chunks(len(X), voters, width):
             context, menu, propensity = self._ask(X[rows], menus, selection, asking)
             voter = (answering.random(len(menu)) * voters).astype(int_dtype(voters))
             agent, rank = fields.answers(self._places(X[rows], weights), menus, modality, context, menu, voter)
             sizes = menus.sizes.astype(int_dtype(self.agents))[menu]
             kept = propensity if known else np.zeros(0)
-            parts.append(((context + rows.start).astype(np.int32), sizes, agent, rank, voter, kept))
-        return tuple(np.concatenate(column) for column in zip(*parts, strict=True))
+            chunks.append(((context + rows.start).astype(np.int32), sizes, agent, rank, voter, kept))
+        return tuple(np.concatenate(column) for column in zip(*chunks, strict=True))
 
     def _ask(
         self, X: Floats, menus: MenuCatalogue, selection: Selection, rng: np.random.Generator
@@ -318,11 +274,11 @@ class SyntheticWorld:
         menus, weights = self.catalogue(modality), self.voter_weights(voters)
         left, right = menus.columns.left, menus.columns.right
         for rows in self._chunks(len(X), voters, len(left) * (1 + voters // 3)):
-            told = fields.told(self._places(X[rows], weights)[:, :, menus.agent], menus.offsets, modality)
-            yield rows, np.sign(told[:, :, right] - told[:, :, left]).sum(axis=1, dtype=np.int32)
+            rank = fields.revealed(self._places(X[rows], weights)[:, :, menus.agent], menus.offsets, modality)
+            yield rows, np.sign(rank[:, :, right] - rank[:, :, left]).sum(axis=1, dtype=np.int32)
 
     def _chunks(self, n: int, voters: int, more: int = 0) -> Iterator[slice]:
-        """Yield slices of contexts for which about `_CELLS` numbers are held at once, `more` of them a context."""
+        """Yield slices of contexts for which about `_CELLS` numbers are held at once, `more` of them per context."""
         step = max(1, _CELLS // (self.features + self.agents * (self._p + 2 * voters) + more))
         return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
@@ -333,7 +289,7 @@ class SyntheticWorld:
             raise InputError(f"X is {type(X).__name__}; accepted is an (n, {self.dim}) array of numbers.") from None
         if points.ndim != 2 or points.shape[1] != self.dim:
             raise InputError(
-                f"X has shape {points.shape}; accepted is (n, {self.dim}), one row a context, as `test_contexts` gives."
+                f"X has shape {points.shape}; accepted is (n, {self.dim}), one row per context as from `test_contexts`."
             )
         if not np.isfinite(points).all():
             raise InputError("X holds NaN or infinity; accepted are finite numbers: leave those rows out.")
@@ -341,16 +297,6 @@ class SyntheticWorld:
 
 
 # -- arguments --------------------------------------------------------------------------------------------------------
-
-
-def _checked(menus: Any, agents: int) -> dict[str, list[Menu]]:
-    """Return the given catalogues with sorted menus; raise for one that cannot be asked or misses a pair."""
-    if not isinstance(menus, Mapping | None):
-        raise InputError(f"menus is {menus!r}; accepted is a mapping such as {{'ranking': [(0, 1, 2), ...]}}.")
-    return {
-        _choice("A key of menus", modality, _MODALITIES): fields.checked_menus(given, agents, modality)
-        for modality, given in (menus or {}).items()
-    }
 
 
 def _whole(name: str, value: Any, least: int) -> int:
@@ -363,29 +309,14 @@ def _whole(name: str, value: Any, least: int) -> int:
     return number
 
 
-def _require_number(
-    name: str, value: Any, *, above: float = -np.inf, least: float = -np.inf, most: float = np.inf
-) -> None:
+def _three_numbers(name: str, values: Any) -> tuple[float, ...]:
     try:
-        good = isfinite(value) and above < value and least <= value <= most
-    except (TypeError, OverflowError):
-        good = False
-    if not good:
-        limits = [f"above {above:g}"] * (above > -np.inf) + [f"of at least {least:g}"] * (least > -np.inf)
-        accepted = " and ".join(limits + [f"of at most {most:g}"] * (most < np.inf))
-        raise InputError(f"{name} is {value!r}; accepted is a finite number{' ' * bool(accepted)}{accepted}.")
-
-
-def _sequence(name: str, values: Any, length: int, kind: type) -> tuple[Any, ...]:
-    try:
-        listed = tuple(values)
-        good = len(listed) == length and all(isfinite(v) and kind(v) == v for v in listed)
-    except (TypeError, OverflowError):
-        good = False
-    if not good:
-        what = "whole" if kind is int else "finite"
-        raise InputError(f"{name} is {values!r}; accepted is a tuple of {length} {what} numbers.")
-    return tuple(kind(v) for v in listed)
+        numbers = tuple(float(value) for value in values)
+    except (TypeError, ValueError, OverflowError):
+        numbers = ()
+    if len(numbers) != 3 or not all(map(isfinite, numbers)):
+        raise InputError(f"{name} is {values!r}; accepted is a tuple of 3 finite numbers.")
+    return numbers
 
 
 def _choice(name: str, value: Any, accepted: tuple[str, ...]) -> Any:

@@ -18,8 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
-from nasheval.feedback.base import Log
-from nasheval.feedback.splitting import units
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.cuts import Cut, cuts, hinges
 from nasheval.nuisance.learners import Effort, Features, records_of
 from nasheval.nuisance.strata import StrataModels
@@ -60,7 +59,7 @@ class AgentSoftmax:
     rank: int = 3
     penalties: tuple[float, ...] = (300.0, 30.0, 3.0, 0.3)
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> AgentSoftmaxModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> AgentSoftmaxModels:
         """Fit one model on each training set; see `Learner.fit`."""
         form = _Form(cuts(log, X, _BINS, categories=False))
         menus = _Menus.of(log)
@@ -158,7 +157,7 @@ class _Menus:
     members: Floats
 
     @staticmethod
-    def of(log: Log) -> _Menus:
+    def of(log: Feedback) -> _Menus:
         members = np.zeros((len(log.menus), log.n_agents), np.float32)
         members[np.repeat(np.arange(len(log.menus)), log.menus.sizes), log.menus.agent] = 1.0
         return _Menus(members)
@@ -193,7 +192,7 @@ class _Draws:
 
 
 def _draws(
-    log: Log, X: Features, seen: Bools, form: _Form, stratum: Ints, cells: int, rng: np.random.Generator
+    log: Feedback, X: Features, seen: Bools, form: _Form, stratum: Ints, cells: int, rng: np.random.Generator
 ) -> _Draws:
     """Return the records at some contexts, cells / M of them at random; stratum is (n_contexts,)."""
     records = records_of(log, seen)
@@ -202,7 +201,7 @@ def _draws(
         records = np.sort(rng.choice(records, most, replace=False))
     context = log.context_of[records]
     menu, weight = log.menus.of_record[records].astype(np.int64), log.records.weights[records]
-    return _Draws(form.of(X[context]), stratum[context], menu, weight, units(log)[context])
+    return _Draws(form.of(X[context]), stratum[context], menu, weight, log.units[context])
 
 
 # -- the loss ---------------------------------------------------------------------------------------------------------

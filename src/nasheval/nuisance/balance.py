@@ -20,7 +20,7 @@ The smaller of the two p-values is doubled, and multiplied by the number of grou
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -30,14 +30,11 @@ from scipy.special import gammainc, gammaincc
 from scipy.stats import gamma
 
 from nasheval.arrays import Floats, Ints, n_pairs, pair_index, runs
-from nasheval.feedback.base import Log
-from nasheval.feedback.groups import context_groups, is_number, n_values, quarter_groups
-from nasheval.feedback.splitting import units
+from nasheval.feedback.groups import Groups, grouping_columns, groups_by
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit
 
 LEVEL = 0.05  # chance of a warning where propensities are right
-_FEW_VALUES = 20  # a column of no more is grouped by its values, one of numbers with more by its quartiles
-_MOST_COLUMNS = 16
 _MOST_CELLS = 1 << 24  # contexts x menus that are looked at; more contexts than that are thinned out evenly
 _CHUNK_CELLS = 1 << 21
 _LEAST = 10.0  # expected in a cell; menus with less are one cell
@@ -99,28 +96,22 @@ class NeverAsked(NamedTuple):
     expected: float
 
 
-def groupings(log: Log) -> Iterator[tuple[str, Ints, list[str]]]:
-    """Yield column, (n_contexts,) groups (-1 for none) and names of the first 16 columns that can be grouped.
+def groupings(log: Feedback) -> Iterator[Groups]:
+    """Yield the groups of each column of `grouping_columns`; contexts without a record are in none under draws.
 
-    Values where there are at most 20, quarters of other numbers; contexts without a record are in no group. A column
-    with one group only says nothing.
+    A column with one group only says nothing.
     """
     used = np.diff(log.context_offsets) > 0 if log.design == "draws" else np.ones(log.n_contexts, bool)
-    seen = 0
-    for column in log.contexts.column_names:
-        few = n_values(log, column) <= _FEW_VALUES
-        if column == log.text or not (few or is_number(log, column)) or seen == _MOST_COLUMNS:
-            continue
-        seen += 1
-        group, names = (context_groups if few else quarter_groups)(log, column, used)
-        if len(names) > 1:
-            yield column, np.where(used, group, -1), names
+    for column in grouping_columns(log):
+        groups = groups_by(log, column, used)
+        if len(groups) > 1:
+            yield replace(groups, code=np.where(used, groups.code, -1))
 
 
 # -- never asked ------------------------------------------------------------------------------------------------------
 
 
-def never_asked(log: Log) -> tuple[NeverAsked, ...]:
+def never_asked(log: Feedback) -> tuple[NeverAsked, ...]:
     """Return the pairs never asked in a group where ten or more were expected, the most expected first in a group.
 
     Where many pairs and groups are looked at, more is asked of the expectation: with E expected, none has the chance
@@ -135,7 +126,8 @@ def never_asked(log: Log) -> tuple[NeverAsked, ...]:
         return ()
     of_row, weight, context = pair[log.menus.of_record[rows]], log.records.weights[rows], log.context_of[rows]
     size, found = n_pairs(log.n_agents), []
-    for column, group, names in groupings(log):
+    for groups in groupings(log):
+        column, group, names = groups.column, groups.code, groups.names
         kept = group[context] >= 0
         count = np.bincount(group[context[kept]] * size + of_row[kept], weight[kept], len(names) * size)
         count = count.reshape(len(names), size)
@@ -149,7 +141,7 @@ def never_asked(log: Log) -> tuple[NeverAsked, ...]:
     return tuple(found)
 
 
-def _never(log: Log, column: str, group: str, pair: int, expected: float) -> NeverAsked:
+def _never(log: Feedback, column: str, group: str, pair: int, expected: float) -> NeverAsked:
     j, k = (int(side[pair]) for side in np.triu_indices(log.n_agents, 1))
     return NeverAsked(column, group, log.agents[j], log.agents[k], expected)
 
@@ -163,11 +155,11 @@ def check_propensities(fit: NuisanceFit) -> PropensityCheck | None:
     tests: list[_Test] = []
     if not fit.log.n_records:
         return None
-    for column, group, names in groupings(fit.log):
+    for groups in groupings(fit.log):
         cells = cells or _Cells.of(fit)
-        for g, name in enumerate(names):
-            rows = np.flatnonzero(group[cells.context] == g)
-            tests += _Group.of(cells, rows, column, name).tests()
+        for g, name in enumerate(groups.names):
+            rows = np.flatnonzero(groups.code[cells.context] == g)
+            tests += _Group.of(cells, rows, groups.column, name).tests()
     if not tests:
         return None
     worst = min(tests, key=lambda one: one.p_value)
@@ -226,7 +218,7 @@ class _Cells:
         thin: one of so many contexts is looked at.
     """
 
-    log: Log
+    log: Feedback
     context: Ints
     unit: Ints
     asked: Floats
@@ -254,14 +246,14 @@ class _Cells:
         if log.design == "inclusion":
             ones = np.ones(len(context))
             asked = np.minimum(asked, 1.0)
-            return _Cells(log, context, units(log)[context], asked, expected, ones, None, members, fit.is_known, thin)
+            return _Cells(log, context, log.units[context], asked, expected, ones, None, members, fit.is_known, thin)
         total, second = (np.bincount(row, each, len(context)) for each in (weight, weight**2))
         squares = None
         if len(row) > len(context):
             squares = np.bincount(cell, weight**2, shape[0] * shape[1]).reshape(shape).astype(np.float32)
         expected *= total[:, None].astype(np.float32)
         scale = second / total
-        return _Cells(log, context, units(log)[context], asked, expected, scale, squares, members, fit.is_known, thin)
+        return _Cells(log, context, log.units[context], asked, expected, scale, squares, members, fit.is_known, thin)
 
     @cached_property
     def total(self) -> float:
@@ -274,7 +266,7 @@ class _Cells:
         return self.squares is None and len(np.unique(self.unit)) == len(self.unit)
 
 
-def _records(log: Log, context: Ints) -> tuple[Ints, Ints, Floats]:
+def _records(log: Feedback, context: Ints) -> tuple[Ints, Ints, Floats]:
     """Return row, menu and weight of the records at some contexts."""
     sizes = np.diff(log.context_offsets)[context].astype(np.int64)
     records = runs(log.context_offsets[context].astype(np.int64), sizes)

@@ -8,8 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
-from nasheval.feedback.base import Log
-from nasheval.feedback.splitting import units
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.agent_softmax import AgentSoftmax
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.cuts import Cut, cuts, hinges
@@ -48,7 +47,7 @@ class BestPropensity:
 
     few_menus: int = 50
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> ChosenModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ChosenModels:
         """Fit all candidates and keep the best; see `Learner.fit`."""
         from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
@@ -56,7 +55,7 @@ class BestPropensity:
         with threadpool_limits(1, "blas"):  # for matrices this small, threads cost more than they bring
             return self._best(log, X, train, effort)
 
-    def _best(self, log: Log, X: Features, train: Bools, effort: Effort) -> ChosenModels:
+    def _best(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ChosenModels:
         masks = train if _leave_out(log, train) else _inner(log, train, effort.seed)
         candidates = dict(self._candidates(log, X, masks, effort))
         losses = _losses(log, X, masks, candidates, effort.seed)
@@ -64,12 +63,11 @@ class BestPropensity:
         gain, error = losses.gain(best)
         models = candidates[best]
         if masks is not train:
-            quiet = replace(effort, advance=lambda share: None)
-            models = dict(self._candidates(log, X, train, quiet)).get(best, models)
+            models = dict(self._candidates(log, X, train, effort.share(0.0))).get(best, models)
         return ChosenModels(models, Choice(best, losses.mean, gain, error))
 
-    def _candidates(self, log: Log, X: Features, train: Bools, effort: Effort) -> Iterator[tuple[str, FoldModels]]:
-        quiet = replace(effort, advance=lambda share: None)
+    def _candidates(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> Iterator[tuple[str, FoldModels]]:
+        quiet = effort.share(0.0)
         shares = Marginal().fit(log, X, train, quiet)
         yield SHARES, shares
         effort.advance(0.1)
@@ -230,7 +228,7 @@ class _Losses:
         return float(gain.sum()), float(np.sqrt(sums @ sums * len(sums) / max(len(sums) - 1, 1)))
 
 
-def _losses(log: Log, X: Features, train: Bools, candidates: dict[str, FoldModels], seed: int) -> _Losses:
+def _losses(log: Feedback, X: Features, train: Bools, candidates: dict[str, FoldModels], seed: int) -> _Losses:
     """Score every candidate's model of each training set at the records outside it."""
     rng = np.random.default_rng(seed)
     most = max(1000, _SCORED_CELLS // len(log.menus) // len(train)) if len(log.menus) else 1
@@ -245,24 +243,24 @@ def _losses(log: Log, X: Features, train: Bools, candidates: dict[str, FoldModel
             record[name].append(-np.log(np.maximum(e, _SMALLEST)))
     rows = np.concatenate(scored)
     joined = {name: np.concatenate(parts) for name, parts in record.items()}
-    return _Losses(joined, log.records.weights[rows], units(log)[log.context_of[rows]])
+    return _Losses(joined, log.records.weights[rows], log.units[log.context_of[rows]])
 
 
-def _leave_out(log: Log, train: Bools) -> bool:
+def _leave_out(log: Feedback, train: Bools) -> bool:
     return bool((~train[:, log.context_of]).any())
 
 
-def _inner(log: Log, train: Bools, seed: int) -> Bools:
+def _inner(log: Feedback, train: Bools, seed: int) -> Bools:
     """Return (5, n_contexts) training sets inside the first one, for training sets that leave no record out."""
-    unit = np.unique(units(log), return_inverse=True)[1]
+    unit = np.unique(log.units, return_inverse=True)[1]
     fold = np.random.default_rng(seed).permutation(int(unit.max(initial=0)) + 1)[unit] % _FOLDS
     return np.asarray((np.arange(_FOLDS)[:, None] != fold) & train[0])
 
 
-def _thinned(log: Log, train: Bools, cells: int, seed: int) -> Bools:
+def _thinned(log: Feedback, train: Bools, cells: int, seed: int) -> Bools:
     """Return training sets with some of their units at random, about cells / M records in all."""
     share = cells / max(1, len(log.menus)) / max(1, log.n_records)
     if share >= 1:
         return train
-    unit = np.unique(units(log), return_inverse=True)[1]
+    unit = np.unique(log.units, return_inverse=True)[1]
     return train & (np.random.default_rng(seed).random(int(unit.max()) + 1) < share)[unit]

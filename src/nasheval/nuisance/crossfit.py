@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -12,8 +12,8 @@ from scipy.sparse import csr_array, vstack
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log, column_list
-from nasheval.feedback.splitting import units
+from nasheval.feedback.arrow_columns import column_list
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner, RecordModels
 from nasheval.nuisance.marginal import raw_shares
 
@@ -22,7 +22,7 @@ _CELLS = 1 << 23  # predictions held at a time
 _CLIP_CELLS = 1 << 20  # propensities compared with the floors at a time
 
 
-def make_folds(log: Log, folds: int = 5, *, seed: int = 0, by: str | None = None) -> Ints:
+def make_folds(log: Feedback, folds: int = 5, *, seed: int = 0, by: str | None = None) -> Ints:
     """Return (n_contexts,) the fold of each context, folds of about equal size.
 
     Args:
@@ -33,7 +33,7 @@ def make_folds(log: Log, folds: int = 5, *, seed: int = 0, by: str | None = None
     if not 2 <= folds <= log.n_contexts:
         raise InputError(f"folds is {folds}; accepted are 2 to {log.n_contexts}, the number of contexts.")
     rng = np.random.default_rng(seed)
-    if by is None and folds <= len(np.unique(units(log))) < log.n_contexts:
+    if by is None and folds <= len(np.unique(log.units)) < log.n_contexts:
         by = "voter"
     if by is None:
         return readonly(rng.permutation(np.arange(log.n_contexts) % folds).astype(np.int16))
@@ -47,7 +47,7 @@ def make_folds(log: Log, folds: int = 5, *, seed: int = 0, by: str | None = None
     return readonly(_spread(np.bincount(groups), folds, rng)[groups].astype(np.int16))
 
 
-def _time_blocks(log: Log, folds: int) -> Ints:
+def _time_blocks(log: Feedback, folds: int) -> Ints:
     if log.records.time is None:
         raise InputError("This log has no times; name the column when reading (time='tstamp') to fold by time.")
     first = np.full(log.n_contexts, np.inf)
@@ -57,14 +57,14 @@ def _time_blocks(log: Log, folds: int) -> Ints:
     return (place * folds // log.n_contexts).astype(np.int16)
 
 
-def _column_groups(log: Log, column: str) -> Ints:
+def _column_groups(log: Feedback, column: str) -> Ints:
     if column not in log.contexts.column_names:
         raise InputError(f"There is no context column {column!r}; this log has {column_list(log.contexts)}.")
     codes = pc.dictionary_encode(pc.cast(log.contexts[column], "string").combine_chunks(), null_encoding="encode")
     return np.asarray(codes.indices)
 
 
-def _voter_groups(log: Log) -> Ints:
+def _voter_groups(log: Feedback) -> Ints:
     """Number the groups of contexts that common voters connect; a context without a voter is its own group."""
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import connected_components
@@ -103,7 +103,7 @@ class NuisanceFit:
         propensity_models: e, one model a fold.
     """
 
-    log: Log
+    log: Feedback
     X: Features
     fold: Ints
     outcome_models: FoldModels
@@ -231,7 +231,7 @@ def _average(models: FoldModels, X: Features, folds: int) -> Floats:
 
 
 def crossfit(
-    log: Log,
+    log: Feedback,
     X: Features,
     *,
     outcome: Learner,
@@ -245,6 +245,5 @@ def crossfit(
         fold: (n_contexts,) the fold of each context, from `make_folds`.
     """
     train: Bools = np.arange(int(fold.max()) + 1)[:, None] != fold[None, :]
-    given = effort or Effort()
-    half = replace(given, advance=lambda share: given.advance(share / 2))
+    half = (effort or Effort()).share(0.5)
     return NuisanceFit(log, X, fold, outcome.fit(log, X, train, half), propensity.fit(log, X, train, half))

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Features
 
 FEW_VALUES = 20  # a column of numbers with no more is cut into its values
@@ -61,7 +61,7 @@ def hinges(numbers: tuple[Cut, ...], X: Features) -> Floats:
     return np.hstack(columns).astype(np.float32)
 
 
-def cuts(log: Log, X: Features, bins: tuple[int, ...], *, categories: bool = True) -> tuple[Cut, ...]:
+def cuts(log: Feedback, X: Features, bins: tuple[int, ...], *, categories: bool = True) -> tuple[Cut, ...]:
     """Return the cuts of the first 24 columns that can be cut; a column of numbers has one for each number of bins.
 
     Columns of an embedded text are left out: no single one of them means anything.
@@ -75,7 +75,7 @@ def cuts(log: Log, X: Features, bins: tuple[int, ...], *, categories: bool = Tru
     return tuple(cut for c in columns[:_MOST_COLUMNS] for cut in _of_column(X, c, bins, used))
 
 
-def _is_text(log: Log, X: Features, column: int) -> bool:
+def _is_text(log: Feedback, X: Features, column: int) -> bool:
     return log.text is not None and bool(X.names) and X.names[column].startswith("text_")
 
 

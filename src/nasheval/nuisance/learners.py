@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol, runtime_checkable
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import count_rows
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 
 Advance = Callable[[float], None]  # told how much of the work is done since it was last told, 1.0 in all
 
@@ -74,6 +74,10 @@ class Effort:
     device: str = "cpu"
     advance: Advance = lambda share: None
 
+    def share(self, share: float) -> Effort:
+        """Return the same effort for a share of the work: all of its progress is that share of this one's."""
+        return replace(self, advance=lambda done: self.advance(share * done))
+
 
 @contextmanager
 def torch_threads(count: int) -> Iterator[None]:
@@ -121,7 +125,7 @@ class RecordModels(FoldModels, Protocol):
 class Learner(Protocol):
     """Fits one nuisance on several training sets."""
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> FoldModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> FoldModels:
         """Fit one model on each training set.
 
         Args:
@@ -132,6 +136,6 @@ class Learner(Protocol):
         ...
 
 
-def records_of(log: Log, contexts: Bools) -> Ints:
+def records_of(log: Feedback, contexts: Bools) -> Ints:
     """Return the records at some contexts, (n_contexts,) booleans."""
     return np.flatnonzero(contexts[log.context_of])

@@ -10,8 +10,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
-from nasheval.feedback.splitting import units
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort, Features, records_of
 
 _MOST_STRATA = 1000
@@ -32,7 +31,7 @@ class Marginal:
     by: str | int | Iterable[str | int] | None = None
     prior: float = 20.0
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> MarginalModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> MarginalModels:
         """Count the menus on each training set; see `Learner.fit`."""
         columns = _column_numbers(self.by, X)
         levels, stratum = _strata(X, columns)
@@ -45,7 +44,7 @@ class Marginal:
         effort.advance(1.0)
         return MarginalModels(columns, readonly(levels), readonly(np.stack(shares)))
 
-    def _shares(self, log: Log, seen: Bools, stratum: Ints, n_strata: int) -> Floats:
+    def _shares(self, log: Feedback, seen: Bools, stratum: Ints, n_strata: int) -> Floats:
         """Return (n_strata + 1, M) shares, the last row overall."""
         n_menus, overall = len(log.menus), menu_shares(log, seen)
         context, menu, weight = _asked(log, seen)
@@ -98,7 +97,7 @@ def _column_numbers(by: Any, X: Features) -> tuple[int, ...]:
     return tuple(X.names.index(column) if isinstance(column, str) else column for column in wanted)
 
 
-def _asked(log: Log, seen: Bools) -> tuple[Ints, Ints, Floats]:
+def _asked(log: Feedback, seen: Bools) -> tuple[Ints, Ints, Floats]:
     """Return context, menu and weight of what was asked: each record, or each inclusion once."""
     records = records_of(log, seen)
     context, menu, weight = log.context_of[records], log.menus.of_record[records], log.records.weights[records]
@@ -108,7 +107,7 @@ def _asked(log: Log, seen: Bools) -> tuple[Ints, Ints, Floats]:
     return once // len(log.menus), once % len(log.menus), np.ones(len(once))
 
 
-def menu_shares(log: Log, seen: Bools) -> Floats:
+def menu_shares(log: Feedback, seen: Bools) -> Floats:
     """Return (M,) the smoothed share of each menu over some contexts; under draws they sum to one.
 
     Each menu is given half a context more; under draws half a record (`half_record`).
@@ -118,17 +117,17 @@ def menu_shares(log: Log, seen: Bools) -> Floats:
     return count / (count.sum() if log.design == "draws" else int(seen.sum()) + 1.0)
 
 
-def half_record(log: Log) -> float:
+def half_record(log: Feedback) -> float:
     """Return half a record's weight, that of a light record where records share one vote.
 
     Half a voter's records where voters are held out whole and may share one menu.
     """
-    whole = log.n_contexts / max(1, len(np.unique(units(log))))
+    whole = log.n_contexts / max(1, len(np.unique(log.units)))
     usual = float(log.records.weights.mean()) if log.n_records else 1.0
     return 0.5 * whole * min(1.0, usual)
 
 
-def raw_shares(log: Log) -> Floats:
+def raw_shares(log: Feedback) -> Floats:
     """Return (M,) the share of records that ask each menu, by weight; under inclusion of contexts that include it."""
     _, menu, weight = _asked(log, np.ones(log.n_contexts, bool))
     total = weight.sum() if log.design == "draws" else log.n_contexts

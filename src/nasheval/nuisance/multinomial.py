@@ -8,8 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
-from nasheval.feedback.base import Log
-from nasheval.feedback.splitting import units
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort, Features, records_of
 from nasheval.nuisance.marginal import menu_shares
 from nasheval.nuisance.trees import held_out, require_draws, run_all
@@ -34,7 +33,7 @@ class Multinomial:
 
     penalties: tuple[float, ...] = (1000.0, 100.0, 10.0, 1.0, 0.1, 0.01)
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> SoftmaxModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> SoftmaxModels:
         """Fit one model on each training set; see `Learner.fit`."""
         require_draws(log)
         members = _members(log) if len(log.menus) > _FREE_MENUS else None
@@ -84,17 +83,17 @@ class _Draws:
         return (self[start : start + step] for start in range(0, len(self.menu), step))
 
 
-def _draws(log: Log, X: Features, seen: Bools, rng: np.random.Generator) -> _Draws:
+def _draws(log: Feedback, X: Features, seen: Bools, rng: np.random.Generator) -> _Draws:
     records = records_of(log, seen)
     most = max(2000, _FIT_CELLS // len(log.menus))
     if len(records) > most:
         records = np.sort(rng.choice(records, most, replace=False))
     context = log.context_of[records]
     x, weight = _with_one(X.network[context]), log.records.weights[records]
-    return _Draws(x, log.menus.of_record[records], weight, units(log)[context])
+    return _Draws(x, log.menus.of_record[records], weight, log.units[context])
 
 
-def _members(log: Log) -> Floats:
+def _members(log: Feedback) -> Floats:
     """Return (M, K) ones where an agent is in a menu."""
     members = np.zeros((len(log.menus), log.n_agents))
     members[np.repeat(np.arange(len(log.menus)), log.menus.sizes), log.menus.agent] = 1.0

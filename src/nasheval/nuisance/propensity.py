@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar
+from typing import Any, ClassVar, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats
+from nasheval.choices import PropensityName
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.balance import PropensityCheck
 from nasheval.nuisance.choice import BestPropensity, Choice
 from nasheval.nuisance.learners import Effort, Features, FoldModels, Learner
@@ -25,13 +26,13 @@ from nasheval.nuisance.sklearn_models import SklearnPropensity
 from nasheval.nuisance.trees import TreeMultinomial, TreePropensity, require_draws
 from nasheval.nuisance.tuning import Search, TunedTrees
 
-NAMES = ("auto", "known", "lightgbm", "multinomial", "marginal")
+NAMES: tuple[PropensityName, ...] = get_args(PropensityName)
 _ACCEPTED = f"{', '.join(map(repr, NAMES))}, a callable or a scikit-learn classifier"
 
 Rule = Callable[[Features], Any]  # contexts -> (n, M) propensities
 
 
-def choose_propensity(choice: Any, log: Log, *, tune: Search | None = None) -> Learner:
+def choose_propensity(choice: Any, log: Feedback, *, tune: Search | None = None) -> Learner:
     """Return the learner behind a name, or an InputError where the log's design rules it out.
 
     Args:
@@ -57,7 +58,7 @@ def choose_propensity(choice: Any, log: Log, *, tune: Search | None = None) -> L
     raise InputError(f"propensity is {choice!r}; accepted are {_ACCEPTED}.")
 
 
-def _named(name: str, log: Log) -> Learner:
+def _named(name: str, log: Feedback) -> Learner:
     if name == "auto":
         return _automatic(log)
     if name == "known":
@@ -72,7 +73,7 @@ def _named(name: str, log: Log) -> Learner:
     raise InputError(f"propensity is {name!r}; accepted are {_ACCEPTED}.")
 
 
-def _automatic(log: Log) -> Learner:
+def _automatic(log: Feedback) -> Learner:
     if log.records.propensity is not None:
         return Known()
     if not log.contexts.num_columns:
@@ -95,7 +96,7 @@ class Known:
 
     rule: Rule | None = None
 
-    def checked(self, log: Log) -> Known:
+    def checked(self, log: Feedback) -> Known:
         """Return itself; an InputError where the log says no propensities and there is no rule."""
         if self.rule is None and log.records.propensity is None:
             raise InputError(
@@ -104,7 +105,7 @@ class Known:
             )
         return self
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> FoldModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> FoldModels:
         """Return what is known; see `Learner.fit`."""
         self.checked(log)
         effort.advance(1.0)
@@ -179,7 +180,7 @@ class PrintedPropensity:
 
     params: Mapping[str, Any] = field(default_factory=dict)
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> FoldModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> FoldModels:
         """Fit what the log's design asks for; see `Learner.fit`."""
         learner = TreeMultinomial if log.design == "draws" else TreePropensity
         return learner(self.params).fit(log, X, train, effort)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort, Features, records_of
 from nasheval.nuisance.trees import Task, inclusion_tasks, outcome_tasks, run_all, shrunken_means
 
@@ -66,7 +66,7 @@ class PerPair:
     regressor: Estimator
     least: int = 10
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> EstimatorModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> EstimatorModels:
         """Fit one clone for each fold and column; see `Learner.fit`."""
         tasks = outcome_tasks(log, train, self.least if X.network.shape[1] else np.inf)
         return _fit_all(self.regressor, X, train, tasks, len(log.menus.columns), effort, -1.0)
@@ -82,7 +82,7 @@ class Intercept:
 
     prior: float = 10.0
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> EstimatorModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> EstimatorModels:
         """Average on each training set; see `Learner.fit`."""
         means = [shrunken_means(log, seen, self.prior) for seen in train]
         effort.advance(1.0)
@@ -103,13 +103,13 @@ class Shared:
 
     regressor: Estimator
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> SharedModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> SharedModels:
         """Fit one clone on each training set; see `Learner.fit`."""
         asked, place = _asked(log)
         models = run_all(lambda seen: self._fit_one(log, X, seen, asked, place, effort.seed), train, len(train), effort)
         return SharedModels(tuple(models), readonly(asked), readonly(place), log.n_agents)
 
-    def _fit_one(self, log: Log, X: Features, seen: Bools, asked: Ints, place: Ints, seed: int) -> Estimator:
+    def _fit_one(self, log: Feedback, X: Features, seen: Bools, asked: Ints, place: Ints, seed: int) -> Estimator:
         verdicts = log.verdicts
         rows = np.flatnonzero(seen[log.context_of[verdicts.record]])
         if not len(rows):
@@ -160,7 +160,7 @@ class SharedModels:
         return np.clip((ahead - behind) / 2, -1.0, 1.0)
 
 
-def _asked(log: Log) -> tuple[Ints, Ints]:
+def _asked(log: Feedback) -> tuple[Ints, Ints]:
     """Return the distinct (j, k, menu size, menu form), (questions, 4), and which of them each column asks, (P,)."""
     menus, columns = log.menus, log.menus.columns
     each = np.column_stack([columns.j, columns.k, menus.sizes[columns.menu], menus.form[columns.menu]])
@@ -196,7 +196,7 @@ class SklearnPropensity:
 
     classifier: Estimator
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> EstimatorModels | MenuModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> EstimatorModels | MenuModels:
         """Fit the clones; see `Learner.fit`."""
         if log.design == "draws":
             models = run_all(lambda seen: self._over_menus(log, X, seen, effort), train, len(train), effort)
@@ -204,7 +204,7 @@ class SklearnPropensity:
         tasks = inclusion_tasks(log, train, bool(X.network.shape[1]))
         return _fit_all(self.classifier, X, train, tasks, len(log.menus), effort, 0.0)
 
-    def _over_menus(self, log: Log, X: Features, seen: Bools, effort: Effort) -> Estimator:
+    def _over_menus(self, log: Feedback, X: Features, seen: Bools, effort: Effort) -> Estimator:
         records = records_of(log, seen)
         label, weight = log.menus.of_record[records], log.records.weights[records]
         if not X.network.shape[1] or len(np.unique(label)) < 2:

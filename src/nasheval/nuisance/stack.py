@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
-from nasheval.feedback.splitting import units
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner
 from nasheval.nuisance.trees import held_out
 
@@ -65,16 +64,15 @@ class Stack:
         if len(self.learners) < 2:
             raise InputError(f"A stack of {len(self.learners)} learners; accepted are two or more.")
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> StackModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> StackModels:
         """Fit every learner twice on each training set, and the weights in between; see `Learner.fit`."""
-        share = 0.5 / len(self.learners)
-        part = replace(effort, advance=lambda done: effort.advance(done * share))
-        unit = units(log)
+        each = effort.share(0.5 / len(self.learners))
+        unit = log.units
         held = np.stack([_held_contexts(seen, unit, [effort.seed, fold]) for fold, seen in enumerate(train)])
-        inner = [learner.fit(log, X, train & ~held, part) for learner in self.learners]
+        inner = [learner.fit(log, X, train & ~held, each) for learner in self.learners]
         chosen = [weigh(*_residuals(log, X, inner, held[fold], fold)) for fold in range(len(train))]
         del inner
-        models = tuple(learner.fit(log, X, train, part) for learner in self.learners)
+        models = tuple(learner.fit(log, X, train, each) for learner in self.learners)
         weights, losses = zip(*chosen, strict=True)
         return StackModels(models, readonly(np.stack(weights)), readonly(np.stack(losses)))
 
@@ -88,14 +86,14 @@ def _held_contexts(seen: Bools, unit: Ints, seed: list[int]) -> Bools:
 
 
 def _residuals(
-    log: Log, X: Features, models: Sequence[FoldModels], held: Bools, fold: int
+    log: Feedback, X: Features, models: Sequence[FoldModels], held: Bools, fold: int
 ) -> tuple[Floats, Floats, Ints]:
     """Return (rows, learners) z - mu at the held-out verdicts, their weights and their units."""
     context = log.context_of[log.verdicts.record]
     rows = np.flatnonzero(held[context])
     at = (X, fold, context[rows], log.menus.column_of_verdict[rows])
     found = np.column_stack([log.verdicts.z[rows] - cells_of(one, *at) for one in models])
-    return found, log.records.weights[log.verdicts.record[rows]], units(log)[context[rows]]
+    return found, log.records.weights[log.verdicts.record[rows]], log.units[context[rows]]
 
 
 def cells_of(models: FoldModels, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:

@@ -24,8 +24,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
-from nasheval.feedback.base import Log
-from nasheval.feedback.splitting import units
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.cuts import Cut, cuts
 from nasheval.nuisance.learners import Effort, Features, records_of
 from nasheval.nuisance.marginal import half_record, menu_shares
@@ -55,12 +54,12 @@ class Strata:
     priors: tuple[float, ...] = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, 30000.0)
     spikes: tuple[tuple[float, float], ...] = ((0.1, 1.0), (0.1, 5.0), (0.01, 1.0))
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> StrataModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> StrataModels:
         """Choose columns and count the menus on each training set; see `Learner.fit`."""
         require_draws(log)
         candidates = cuts(log, X, _BINS)
         codes = [cut.codes(X) for cut in candidates]
-        unit = units(log)
+        unit = log.units
 
         def fit_fold(fold: int) -> tuple[tuple[tuple[int, Shrinkage], ...], Floats]:
             rng = np.random.default_rng([effort.seed, fold])
@@ -160,7 +159,7 @@ class Shrinkage:
         return np.asarray(expit(bayes + np.log(self.chance / (1 - self.chance))))
 
 
-def _table(log: Log, seen: Bools, steps: list[tuple[int, Ints, Shrinkage]]) -> Floats:
+def _table(log: Feedback, seen: Bools, steps: list[tuple[int, Ints, Shrinkage]]) -> Floats:
     """Return (strata, M) shares over some contexts; a step is the size of a cut, (n_contexts,) codes and how."""
     records, n_menus = records_of(log, seen), len(log.menus)
     menu, weight = log.menus.of_record[records].astype(np.int64), log.records.weights[records]
@@ -192,7 +191,7 @@ class _Search:
     n_menus: int
 
     @staticmethod
-    def of(log: Log, seen: Bools, unit: Ints, rng: np.random.Generator) -> _Search:
+    def of(log: Feedback, seen: Bools, unit: Ints, rng: np.random.Generator) -> _Search:
         records = records_of(log, seen)
         if len(records) > _MOST_RECORDS:
             records = np.sort(rng.choice(records, _MOST_RECORDS, replace=False))

@@ -15,8 +15,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
-from nasheval.feedback.splitting import units
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort, Features, records_of
 
 if TYPE_CHECKING:
@@ -255,7 +254,7 @@ class TreeOutcome:
 
     params: Mapping[str, Any] = field(default_factory=dict)
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> TreeModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> TreeModels:
         """Fit one model for each fold and column; see `Learner.fit`."""
         params = complete(self.params, objective="regression")
         tasks = outcome_tasks(log, train, 2 * params["min_data_in_leaf"] if X.trees.shape[1] else np.inf)
@@ -275,7 +274,7 @@ class TreePropensity:
 
     params: Mapping[str, Any] = field(default_factory=dict)
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> TreeModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> TreeModels:
         """Fit one model for each fold and menu; see `Learner.fit`."""
         if log.design != "inclusion":
             raise InputError(
@@ -300,7 +299,7 @@ class TreeMultinomial:
 
     params: Mapping[str, Any] = field(default_factory=dict)
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> TreeMenuModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> TreeMenuModels:
         """Fit one model on each training set; see `Learner.fit`."""
         require_draws(log)
         if not 2 <= len(log.menus) <= _MOST_CLASSES or not X.trees.shape[1]:
@@ -313,17 +312,17 @@ class TreeMultinomial:
         return TreeMenuModels(tuple(boosters))
 
 
-def _over_menus(log: Log, X: Features, seen: Bools, params: Mapping[str, Any]) -> Booster:
+def _over_menus(log: Feedback, X: Features, seen: Bools, params: Mapping[str, Any]) -> Booster:
     records = records_of(log, seen)
     context, weight = log.context_of[records], log.records.weights[records]
     rows, menu = (np.cumsum(seen) - 1)[context], log.menus.of_record[records].astype(np.float64)
-    held, data = held_out(units(log)[context], np.random.default_rng(params["seed"])), binned(X, seen, params)
+    held, data = held_out(log.units[context], np.random.default_rng(params["seed"])), binned(X, seen, params)
     parts = [take(data, rows[part], menu[part], weight[part]) for part in (~held, held)]
     trees = int(loss_curve(parts[0], parts[1], params).argmin()) + 1
     return boosted(take(data, rows, menu, weight), {**params, "num_iterations": trees})
 
 
-def require_draws(log: Log) -> None:
+def require_draws(log: Feedback) -> None:
     """Refuse a log whose menus are included independently."""
     if log.design != "draws":
         raise InputError(
@@ -339,7 +338,7 @@ def held_out(unit: Ints, rng: np.random.Generator, share: float = 0.2) -> Bools:
     return np.asarray(chosen[place])
 
 
-def outcome_tasks(log: Log, train: Bools, least: float) -> Iterator[Task]:
+def outcome_tasks(log: Feedback, train: Bools, least: float) -> Iterator[Task]:
     """Yield the fit of each fold and column; a column with fewer rows than `least` is a constant."""
     verdicts, columns = log.verdicts, log.menus.columns
     context, z = log.context_of[verdicts.record], verdicts.z.astype(np.float64)
@@ -354,7 +353,7 @@ def outcome_tasks(log: Log, train: Bools, least: float) -> Iterator[Task]:
             yield Task(fold, place[context[rows]], z[rows], w, constant)
 
 
-def inclusion_tasks(log: Log, train: Bools, fittable: bool = True) -> Iterator[Task]:
+def inclusion_tasks(log: Feedback, train: Bools, fittable: bool = True) -> Iterator[Task]:
     """Yield the fit of each fold and menu: which of the training contexts include the menu."""
     groups = grouped(log.menus.of_record, len(log.menus))
     for fold, seen in enumerate(train):
@@ -374,7 +373,7 @@ def grouped(number: Ints, groups: int) -> list[Ints]:
     return np.split(order, np.cumsum(np.bincount(number, minlength=groups))[:-1])
 
 
-def shrunken_means(log: Log, contexts: Bools, prior: float = 10.0) -> Floats:
+def shrunken_means(log: Feedback, contexts: Bools, prior: float = 10.0) -> Floats:
     """Return (P,) mean verdict of each column over some contexts, shrunken to its pair's, and that to zero.
 
     Args:

@@ -18,7 +18,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.trees import (
     TreeModels,
@@ -150,7 +150,7 @@ class _Scores:
         """Fit what has not been fitted yet."""
         todo = [(s, p) for s in settings for p in parts if p not in self.curves.get(s, {})]
         calls = [(s, p, problem) for s, p in todo for problem in self.problems]
-        told = replace(self.effort, advance=lambda done: self.advance(done * len(calls) * self.share))
+        told = replace(self.effort, advance=self.advance).share(len(calls) * self.share)
         found = run_all(lambda call: call[2].curve(settings[call[0]], call[1]), calls, len(calls), told)
         for (s, p, _), curve in zip(calls, found, strict=True):
             self.curves.setdefault(s, {}).setdefault(p, []).append(curve)
@@ -303,21 +303,20 @@ class TunedTrees:
     columns: int = 3
     per_fold: bool = True
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> TunedModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> TunedModels:
         """Search and fit on each training set; see `Learner.fit`."""
         n_searches = len(train) if self.per_fold else 1
-        part = replace(effort, advance=lambda share: effort.advance(0.5 * share / n_searches))
-        tuned = [self.tune(log, X, seen, part) for seen in train[:n_searches]]
+        tuned = [self.tune(log, X, seen, effort.share(0.5 / n_searches)) for seen in train[:n_searches]]
         tuned *= len(train) // n_searches
-        part = replace(effort, advance=lambda share: effort.advance(0.5 * share / len(train)))
+        each = effort.share(0.5 / len(train))
         models = [
-            replace(self.learner, params={**self.learner.params, **found.params}).fit(log, X, seen[None], part)
+            replace(self.learner, params={**self.learner.params, **found.params}).fit(log, X, seen[None], each)
             for found, seen in zip(tuned, train, strict=True)
         ]
         rows = tuple(one.models[0] for one in models)
         return TunedModels(rows, models[0].low, models[0].high, effort.n_jobs, tuple(tuned))
 
-    def tune(self, log: Log, X: Features, seen: Bools, effort: Effort) -> Tuned:
+    def tune(self, log: Feedback, X: Features, seen: Bools, effort: Effort) -> Tuned:
         """Search on some contexts; where no column has enough records, return no parameters, which are the defaults."""
         problems = self.problems(log, X, seen, effort.seed)
         if not problems:
@@ -327,7 +326,7 @@ class TunedTrees:
             return stop_early(problems, {}, effort)
         return search(problems, NUISANCE_GRID, self.how, effort)
 
-    def problems(self, log: Log, X: Features, seen: Bools, seed: int = 0) -> list[Problem]:
+    def problems(self, log: Feedback, X: Features, seen: Bools, seed: int = 0) -> list[Problem]:
         """Return the columns to tune on, those with the most records first."""
         if not X.trees.shape[1]:
             return []

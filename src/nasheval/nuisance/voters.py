@@ -24,7 +24,7 @@ import numpy as np
 
 from nasheval.arrays import Array, Bools, Floats, Ints
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters_margins import margins
@@ -73,7 +73,7 @@ class Voters:
         if not 0 < self.rate < np.inf:
             raise InputError(f"rate is {self.rate!r}; accepted is a number above 0.")
 
-    def fit(self, log: Log, X: Features, train: Bools, effort: Effort) -> VoterModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> VoterModels:
         """Fit one population for each training set; see `Learner.fit`."""
         whole = log.whole  # of ballots cut into pairs, voters learn from the ballots
         questions = questions_of(whole)
@@ -98,7 +98,7 @@ class Voters:
             weight_decay=np.array([recipe.weight_decay for recipe in recipes]),
         )
 
-    def _workshop(self, log: Log, data: Data, asked: Bools, effort: Effort) -> Workshop:
+    def _workshop(self, log: Feedback, data: Data, asked: Bools, effort: Effort) -> Workshop:
         contexts = int(asked.sum(axis=1).mean())
         made = np.bincount(log.context_of, log.records.sizes - 1.0, log.n_contexts)  # comparisons at each context
         comparisons = float((asked * made).sum(axis=1).mean())
@@ -215,7 +215,7 @@ class VoterModels:
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Array], log: Log) -> VoterModels:
+    def from_arrays(cls, arrays: Mapping[str, Array], log: Feedback) -> VoterModels:
         """Return the models that `to_arrays` wrote, given the log that they were fitted to."""
         inputs, agents, voters, ties, _, *hidden = arrays["shape"].tolist()
         questions, prefix = questions_of(log.whole), "parameter."

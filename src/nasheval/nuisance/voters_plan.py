@@ -42,8 +42,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, runs
-from nasheval.feedback.base import Log
-from nasheval.feedback.splitting import units
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort, torch_threads
 from nasheval.nuisance.voters_network import Shape, slopes_of
 from nasheval.nuisance.voters_records import names_of, pooled_utilities, tables_of, tie_start
@@ -133,10 +132,10 @@ class Workshop:
     """
 
     def __init__(
-        self, log: Log, data: Data, train: Bools, schedule: Schedule, hidden: Widths, members: int, effort: Effort
+        self, log: Feedback, data: Data, train: Bools, schedule: Schedule, hidden: Widths, members: int, effort: Effort
     ) -> None:
         self.data, self.schedule, self.hidden, self.members, self.effort = data, schedule, hidden, members, effort
-        self.splits, self.folds = splits(train, units(log), members, effort.seed), len(train)
+        self.splits, self.folds = splits(train, log.units, members, effort.seed), len(train)
         seen = np.zeros((len(self.splits), log.n_contexts), bool)
         for row, (fit, _) in enumerate(self.splits):
             seen[row, fit] = True
@@ -259,7 +258,7 @@ class Workshop:
         )
 
 
-def _by_name(log: Log, data: Data) -> Data | None:
+def _by_name(log: Feedback, data: Data) -> Data | None:
     """Return the data with the voters distinguished by name; None where they should not be."""
     name = names_of(log)
     if not name.any():

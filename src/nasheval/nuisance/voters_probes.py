@@ -15,7 +15,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs, offsets_of
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.voters_records import Kind, Question
 
@@ -52,7 +52,7 @@ def own_menus(menus: MenuCatalogue, questions: list[Question]) -> Probes:
     return Probes(menus, _numbers(menus, questions))
 
 
-def probes_of(log: Log, questions: list[Question]) -> Probes:
+def probes_of(log: Feedback, questions: list[Question]) -> Probes:
     """Return the probes for the columns of a log, given the questions of its whole ballots."""
     if log.ballots is None:
         return own_menus(log.menus, questions)
@@ -69,7 +69,7 @@ def probes_of(log: Log, questions: list[Question]) -> Probes:
     return _joined(whole, number, kept, cell, weight, alone, place)
 
 
-def bridge_probes(log: Log, questions: list[Question], pairs: Ints, *, seed: int = 0) -> Probes:
+def bridge_probes(log: Feedback, questions: list[Question], pairs: Ints, *, seed: int = 0) -> Probes:
     """Return the probes for pairs that no menu of the log holds, (b,) numbered by `pair_index`.
 
     They are asked the commonest question in which the order of two agents does not depend on who else is there, or

@@ -10,7 +10,7 @@ from math import comb
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, offsets_of
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import ORDER, PARTIAL
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.splitting import SEVERAL
@@ -79,7 +79,7 @@ class Table:
     name: Ints
 
 
-def questions_of(log: Log) -> list[Question]:
+def questions_of(log: Feedback) -> list[Question]:
     """List the questions of a log. Whether ties may be declared is read off the whole log: it is part of the question.
 
     Answers are not: nothing a model predicts depends on what was said at contexts it may not see.
@@ -113,7 +113,7 @@ def _kind(size: int, form: int, ties: bool) -> Kind:
     return Kind.TIED if size <= TIED_MENU else Kind.PAIRS
 
 
-def _tied_sizes(log: Log) -> dict[tuple[int, int], int]:
+def _tied_sizes(log: Feedback) -> dict[tuple[int, int], int]:
     """Return the size of the largest block of declared equals for each (size, form)."""
     most: dict[tuple[int, int], int] = {}
     for rows, entries in log.records.by_size():
@@ -136,7 +136,7 @@ def _last(counts: Ints) -> Ints:
     return (counts > 0).sum(axis=1) - 1
 
 
-def names_of(log: Log) -> Ints:
+def names_of(log: Feedback) -> Ints:
     """Return (n_records,) the number of who gave each, from 0; all 0 where voters should not be distinguished.
 
     They are where every voter is known and has hundreds of records, and there are so few that they are the population.
@@ -148,7 +148,7 @@ def names_of(log: Log) -> Ints:
     return name if len(records) < SEVERAL and records.min() >= _KNOWN else nobody
 
 
-def tables_of(log: Log, questions: list[Question], name: Ints | None = None) -> list[Table]:
+def tables_of(log: Feedback, questions: list[Question], name: Ints | None = None) -> list[Table]:
     """Lay all records out as tables; those that compare nothing (one censored block) are left out.
 
     Args:
@@ -166,7 +166,7 @@ def tables_of(log: Log, questions: list[Question], name: Ints | None = None) -> 
     return tables
 
 
-def _tables(log: Log, question: Question, rows: Ints, entries: Ints, name: Ints) -> Iterator[Table]:
+def _tables(log: Feedback, question: Question, rows: Ints, entries: Ints, name: Ints) -> Iterator[Table]:
     records = log.records
     order = np.argsort(records.block[entries], axis=1, kind="stable")
     agents, block = (np.take_along_axis(column[entries], order, axis=1) for column in (records.agent, records.block))
@@ -218,7 +218,7 @@ def _merged(said: Ints, weight: Floats) -> tuple[Ints, Floats, Ints]:
 # -- the pooled start -------------------------------------------------------------------------------------------------
 
 
-def pooled_utilities(log: Log, seen: Bools) -> Floats:
+def pooled_utilities(log: Feedback, seen: Bools) -> Floats:
     """Return (models, K) Bradley-Terry utilities of the pair verdicts at the contexts each model may see.
 
     A tie is half a win for each; a record of s agents weighs 2 / s per pair, so s - 1 in all. The penalty |u|^2 / 2

@@ -12,7 +12,7 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints, n_pairs, offsets_of, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.ballots import as_pairs, has_rare_menus
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.payoff.aggregators import Aggregator, AsAsked, Cubic, Linked, Mean, MenuNames, Weights, checked_weight
 
 _TOLERANCE = 1e-6  # of the checks of a user's aggregator
@@ -136,7 +136,7 @@ class Aggregation:
 AnyAggregator: TypeAlias = "Aggregator | Literal['auto'] | None"
 
 
-def as_asked(log: Log, aggregator: AnyAggregator = "auto") -> tuple[Log, Aggregator]:
+def as_asked(log: Feedback, aggregator: AnyAggregator = "auto") -> tuple[Feedback, Aggregator]:
     """Return the log in the form that an aggregator needs, and the aggregator.
 
     Args:
@@ -154,7 +154,7 @@ def as_asked(log: Log, aggregator: AnyAggregator = "auto") -> tuple[Log, Aggrega
     return (as_pairs(log) if isinstance(aggregator, AsAsked) and several else log), aggregator
 
 
-def aggregation_of(log: Log, aggregator: Aggregator) -> Aggregation:
+def aggregation_of(log: Feedback, aggregator: Aggregator) -> Aggregation:
     """Make an aggregator ready for a log: weigh its menus, and check an aggregator that is not one of ours."""
     columns = log.menus.columns
     menu_weight = _menu_weights(log, getattr(aggregator, "weights", None))
@@ -167,7 +167,7 @@ def aggregation_of(log: Log, aggregator: Aggregator) -> Aggregation:
     return made
 
 
-def _menu_weights(log: Log, weights: Weights | None) -> Floats:
+def _menu_weights(log: Feedback, weights: Weights | None) -> Floats:
     """Return (M,) the weight of each menu before it is normalised."""
     if weights is None:
         return np.ones(len(log.menus))
@@ -179,7 +179,7 @@ def _menu_weights(log: Log, weights: Weights | None) -> Floats:
     return np.array([given.get(menu, 0.0) for menu in menus])
 
 
-def _require_coverage(log: Log, weights: Mapping[MenuNames, float], menus: set[MenuNames]) -> None:
+def _require_coverage(log: Feedback, weights: Mapping[MenuNames, float], menus: set[MenuNames]) -> None:
     unknown = sorted({str(name) for menu in weights for name in menu} - set(log.agents))
     if unknown:
         raise InputError(f"weights names {', '.join(unknown)}, no agent of this log: {', '.join(log.agents)}.")
@@ -191,7 +191,7 @@ def _require_coverage(log: Log, weights: Mapping[MenuNames, float], menus: set[M
         )
 
 
-def _require_weight(log: Log, total: Floats) -> None:
+def _require_weight(log: Feedback, total: Floats) -> None:
     """Raise unless every pair that some menu holds has a menu of positive weight."""
     j, k = np.triu_indices(log.n_agents, 1)
     bare = np.flatnonzero((np.bincount(log.menus.columns.pair, minlength=len(total)) > 0) & (total <= 0))

@@ -17,22 +17,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Literal, Protocol, get_args
+from typing import TYPE_CHECKING, Protocol, get_args
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
-from nasheval.errors import InputError
-from nasheval.feedback.base import Log
+from nasheval.choices import Unseen as Unseen
+from nasheval.errors import Argument, InputError
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN, pair_status
+from nasheval.feedback.log import Feedback
 from nasheval.game.scores import fit_scores, score_hessian
+from nasheval.notes import Note
 from nasheval.nuisance.learners import Features, FoldModels
 
 if TYPE_CHECKING:
     from nasheval.nuisance.voters import VoterModels
     from nasheval.nuisance.voters_probes import Probes
 
-Unseen = Literal["model", "tie", "refuse"]
 UNSEEN: tuple[Unseen, ...] = get_args(Unseen)
 ELSEWHERE = 3  # in a group of contexts: seen, but not here
 STATUS_NAMES = ("seen", "bridged", "unknown", "elsewhere")
@@ -147,13 +148,13 @@ class Tangent:
 # -- making one -------------------------------------------------------------------------------------------------------
 
 
-def status_of(log: Log) -> Ints:
+def status_of(log: Feedback) -> Ints:
     """Return (n_pairs,) whether each pair of a log is seen, bridged or unknown."""
     status = pair_status(log.pair_counts.votes)
     return np.asarray(status[np.triu_indices(log.n_agents, 1)], np.int8)
 
 
-def check_unseen(log: Log, unseen: Unseen) -> None:
+def check_unseen(log: Feedback, unseen: Unseen) -> None:
     """Raise for a choice that is none, and for unseen pairs where these are refused."""
     if unseen not in UNSEEN:
         raise InputError(f"unseen is {unseen!r}; accepted are {', '.join(map(repr, UNSEEN))}.")
@@ -161,17 +162,18 @@ def check_unseen(log: Log, unseen: Unseen) -> None:
     if unseen == "refuse" and len(missing):
         raise InputError(
             f"unseen is 'refuse', and {_named(log.agents, missing)} were never compared; collect votes on them, "
-            "leave agents out (keep_agents), or use unseen='model' (bridged by the outcome model) or 'tie'."
+            "leave agents out (keep_agents), or use ",
+            *(Argument("unseen", "model"), " (bridged by the outcome model) or 'tie'."),
         )
 
 
-def score_bridge(log: Log) -> ScoreBridge | None:
+def score_bridge(log: Feedback) -> ScoreBridge | None:
     """Return the bridge of a log's unseen pairs by Bradley-Terry scores; None where nothing is to be bridged."""
     pairs, votes = np.flatnonzero(status_of(log) == BRIDGED), log.pair_counts.votes
     return ScoreBridge(pairs, votes / max(int(votes.max(initial=0)), 1)) if len(pairs) else None
 
 
-def bridge_of(log: Log, models: FoldModels, n_folds: int) -> Bridge | None:
+def bridge_of(log: Feedback, models: FoldModels, n_folds: int) -> Bridge | None:
     """Return what gives payoffs to a log's bridged pairs: the voters' utilities where the outcome model has them."""
     from nasheval.nuisance.voters import VoterModels
     from nasheval.nuisance.voters_probes import bridge_probes
@@ -182,7 +184,7 @@ def bridge_of(log: Log, models: FoldModels, n_folds: int) -> Bridge | None:
     return VoterBridge(scores.pairs, models, bridge_probes(log, list(models.questions), scores.pairs), n_folds)
 
 
-def unseen_notes(agents: tuple[str, ...], status: Ints, unseen: Unseen) -> list[str]:
+def unseen_notes(agents: tuple[str, ...], status: Ints, unseen: Unseen) -> list[Note]:
     """Say what stands behind the payoffs of pairs that were never compared; the one text on it of fit and report.
 
     Args:
@@ -192,13 +194,13 @@ def unseen_notes(agents: tuple[str, ...], status: Ints, unseen: Unseen) -> list[
     bridged, unknown = (_named(agents, np.flatnonzero(status == code)) for code in (BRIDGED, UNKNOWN))
     notes = []
     if bridged:
-        how = "bridged through others by the outcome model, and marked" if unseen == "model" else "given as 0, a tie"
-        notes.append(f"Payoffs of pairs never compared are {how}: {bridged}.")
+        model = unseen == "model"
+        how = "bridged through others by the outcome model, and marked" if model else "given as 0, a tie"
+        holds = "; intervals hold for the bridge, not for votes on the pair" if model else ""
+        notes.append(Note(f"Payoffs of pairs never compared are {how}: {bridged}{holds}.", "bridged-pairs"))
     if unknown:
-        notes.append(
-            f"Nothing connects some pairs, so that both sides stay among the winners: no vote tells which is better. "
-            f"They are given as 0: {unknown}."
-        )
+        text = "Nothing connects some pairs, so that both sides stay among the winners: no vote tells which is better."
+        notes.append(Note(f"{text} They are given as 0: {unknown}.", "unknown-pairs"))
     return notes
 
 

@@ -18,23 +18,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Literal, NamedTuple, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from nasheval.arrays import Bools, Floats, Ints, runs
+from nasheval.arrays import Bools, Floats, Ints, bin_sums, runs
+from nasheval.choices import Speaks as Speaks
 from nasheval.errors import InputError
 from nasheval.feedback.links import BRIDGED, SEEN
+from nasheval.notes import Note
 from nasheval.payoff.bridging import ELSEWHERE, Tangent, pair_matrix, weakest_link
-from nasheval.payoff.pseudo import PseudoOutcomes
+from nasheval.payoff.estimand import CELLS, Estimand
 
 Cluster = Literal["context", "voter", "both"]
 CLUSTERS: tuple[Cluster, ...] = get_args(Cluster)
-Speaks = Literal["panel", "population"]
 SPEAKS: tuple[Speaks, ...] = get_args(Speaks)
 FEW = 20  # clusters; with fewer, standard errors are themselves uncertain, and voters are taken for a panel
-_CELLS = 1 << 22  # numbers held at once: 32 MB as float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,7 +93,7 @@ class Moments:
 
 
 def group_moments(
-    pseudo: PseudoOutcomes, code: Ints, n_groups: int, cluster: Cluster | None = None, speaks: Speaks | None = None
+    estimand: Estimand, code: Ints, n_groups: int, cluster: Cluster | None = None, speaks: Speaks | None = None
 ) -> list[Moments]:
     """Return the moments of each group.
 
@@ -105,7 +106,7 @@ def group_moments(
         raise InputError(f"cluster is {cluster!r}; accepted are {', '.join(map(repr, CLUSTERS))}, or None to choose.")
     if speaks is not None and speaks not in SPEAKS:
         raise InputError(f"voters is {speaks!r}; accepted are {', '.join(map(repr, SPEAKS))}, or None to choose.")
-    return [_moments(pseudo, pseudo.used & (code == g), cluster, speaks) for g in range(n_groups)]
+    return [_moments(estimand, estimand.used & (code == g), cluster, speaks) for g in range(n_groups)]
 
 
 def chosen_cluster(n_contexts: int, n_voters: int, speaks: Speaks | None = None) -> Cluster:
@@ -120,50 +121,53 @@ def chosen_cluster(n_contexts: int, n_voters: int, speaks: Speaks | None = None)
     return "both" if n_contexts >= FEW else "voter"
 
 
-def _moments(pseudo: PseudoOutcomes, inside: Bools, cluster: Cluster | None, speaks: Speaks | None) -> Moments:
+def _moments(estimand: Estimand, inside: Bools, cluster: Cluster | None, speaks: Speaks | None) -> Moments:
     contexts = np.flatnonzero(inside)
     if not len(contexts):
         raise InputError("A group has no context with a pseudo-outcome; give a group with at least one record.")
-    votes = _Votes.of(pseudo, inside)
+    votes = _Votes.of(estimand, inside)
     by = cluster or chosen_cluster(len(contexts), votes.n_voters, speaks)
     if by != "context" and not votes.n_voters:
         raise InputError(f"cluster is {by!r}, and this log names no voters; use cluster='context'.")
-    sums = _Sums.of(pseudo, contexts, votes, by)
-    effective, n_clusters = votes.effective(by)
-    status = np.where((pseudo.status == SEEN) & (votes.count() == 0), ELSEWHERE, pseudo.status)
+    sums = _Sums(votes, by)
+    for chunk, plugin in estimand.plugin(contexts):
+        sums.add(chunk, plugin)
+    effective, freedom = votes.certainty(by)
+    status = np.where((estimand.status == SEEN) & (votes.count == 0), ELSEWHERE, estimand.status)
     return Moments(
         mean=sums.mean,
         covariance=sums.covariance(),
-        effective=_bridged(effective, status, pseudo),
-        freedom=_bridged(votes.freedom(by), status, pseudo),
-        votes=votes.count(),
+        effective=_bridged(effective, status, estimand),
+        freedom=_bridged(freedom, status, estimand),
+        votes=votes.count,
         status=status,
-        bias=pseudo.bias(contexts),
+        bias=estimand.bias(contexts),
         n_contexts=len(contexts),
-        n_clusters=n_clusters,
+        n_clusters=votes.n_clusters(by),
         cluster=by,
         panel=votes.n_voters if by == "context" else 0,
     )
 
 
-def cluster_notes(n_clusters: int, cluster: Cluster, panel: int) -> Iterator[str]:
+def cluster_notes(n_clusters: int, cluster: Cluster, panel: int) -> Iterator[Note]:
     """Say what standard errors rest on, and for whom intervals speak; of group payoffs and of contests alike."""
     if n_clusters < FEW:
-        yield f"{n_clusters} clusters (by {cluster}): standard errors are rough below {FEW}"
+        yield Note(f"{n_clusters} clusters (by {cluster}): standard errors are rough below {FEW}", "few-clusters")
     if cluster == "voter":
-        yield "few contexts: they are taken as fixed, with voters as clusters"
+        yield Note("few contexts: they are taken as fixed, with voters as clusters", "fixed-contexts")
     if panel:
-        yield (
+        yield Note(
             f"intervals speak for these {panel} voters, not for others like them; voters='population' "
-            "(--voters population) widens them to that"
+            "(--voters population) widens them to that",
+            "panel",
         )
 
 
-def _bridged(numbers: Floats, status: Ints, pseudo: PseudoOutcomes) -> Floats:
+def _bridged(numbers: Floats, status: Ints, estimand: Estimand) -> Floats:
     """Return numbers of effective clusters, or the like, with those of bridged pairs: the weakest link of a path."""
-    if pseudo.bridge is None:
+    if estimand.bridge is None:
         return numbers
-    K = pseudo.fit.log.n_agents
+    K = estimand.log.n_agents
     links = pair_matrix(np.where(status == SEEN, np.maximum(numbers, 0.0), 0.0), K)
     return np.asarray(np.where(status == BRIDGED, weakest_link(links)[np.triu_indices(K, 1)], numbers))
 
@@ -193,7 +197,7 @@ class _Votes:
     """The verdicts and records of a group.
 
     Args:
-        rows: (v,) the verdicts, as rows of the pseudo-outcomes.
+        rows: (v,) the verdicts, as rows of the estimand.
         voter: (n_records,) the voter of each record of the log; every record without a known one has its own.
         named: number below which a voter is known by name.
         mass: (n_records,) how much each record counts at its context; the records of a context sum to one.
@@ -202,7 +206,7 @@ class _Votes:
         n_voters: voters of the group known by name.
     """
 
-    pseudo: PseudoOutcomes
+    estimand: Estimand
     rows: Ints
     voter: Ints
     named: int
@@ -212,82 +216,82 @@ class _Votes:
     n_voters: int
 
     @staticmethod
-    def of(pseudo: PseudoOutcomes, inside: Bools) -> _Votes:
-        log = pseudo.fit.log
-        records = np.flatnonzero(inside[log.context_of])
+    def of(estimand: Estimand, inside: Bools) -> _Votes:
+        log = estimand.log
+        rows, records = np.flatnonzero(inside[estimand.context]), np.flatnonzero(inside[log.context_of])
         voter, named = voter_labels(log.records.voter, log.n_records)
         total = np.bincount(log.context_of, log.records.weights, log.n_contexts)
-        known = np.unique(voter[records])
-        return _Votes(
-            pseudo, np.flatnonzero(inside[pseudo.context]), voter, named, log.records.weights / total[log.context_of],
-            records, int(inside.sum()), int((known < named).sum()),
-        )  # fmt: skip
+        mass, n_voters = log.records.weights / total[log.context_of], int((np.unique(voter[records]) < named).sum())
+        return _Votes(estimand, rows, voter, named, mass, records, int(inside.sum()), n_voters)
 
+    @cached_property
     def count(self) -> Ints:
-        return np.bincount(self.pseudo.pair[self.rows], minlength=self.pseudo.n_pairs)
+        """(C,) verdicts of each column."""
+        return np.bincount(self.estimand.column[self.rows], minlength=self.estimand.n_columns)
 
     @property
     def own_contexts(self) -> bool:
         """Whether each context of the group has one voter, known by name, and some voters have several contexts."""
-        context, voter = self.pseudo.fit.log.context_of[self.records], self.voter[self.records]
+        context, voter = self.estimand.log.context_of[self.records], self.voter[self.records]
         cells = np.unique(context.astype(np.int64) * (int(self.voter.max(initial=0)) + 1) + voter)
         each = len(cells) == self.n and bool((voter < self.named).all())
         return each and self.n > self.n_voters
 
-    def effective(self, by: Cluster) -> tuple[Floats, int]:
-        """Return the effective number of clusters that observed each pair, and the number of clusters."""
-        number = np.min([self._clusters(label).effective for label in self._labels(by).values()], axis=0)
-        voters = len(np.unique(self.voter[self.records]))
-        count = {"context": self.n, "voter": voters, "both": min(self.n, voters)}
-        return number, count[by]
+    @cached_property
+    def all_voters(self) -> int:
+        """Number of voters, those without a name each one of their own."""
+        return len(np.unique(self.voter[self.records]))
 
-    def freedom(self, by: Cluster) -> Floats:
-        """Return the degrees of freedom of each pair's standard error.
+    def n_clusters(self, by: Cluster) -> int:
+        """Return the number of clusters; the smaller one where there are two kinds."""
+        return {"context": self.n, "voter": self.all_voters, "both": min(self.n, self.all_voters)}[by]
+
+    def certainty(self, by: Cluster) -> tuple[Floats, Floats]:
+        """Return (C,) twice: effective clusters that observed each column, and degrees of freedom of its error.
 
         A variance is a sum of squares c_i^2 over clusters, and Satterthwaite's degrees of freedom are 2 V^2 / Var(V) of
         it: as many as clusters for normal c_i, more for votes that are all about as surprising, fewer where some count
         for much more. Four times the effective clusters but one are the most. Voters, of whom there may be few, count
         for the effective number less one.
         """
-        freedom = []
-        for kind, label in self._labels(by).items():
-            clusters = self._clusters(label)
+        rows, estimand = self.rows, self.estimand
+        labels = {"context": estimand.context[rows], "voter": self.voter[estimand.record[rows]]}
+        effective, freedom = [], []
+        for kind in labels if by == "both" else (by,):
+            values = estimand.column[rows], estimand.correction[rows], estimand.weight[rows]
+            clusters = ClusterSums.of(labels[kind], *values, estimand.n_columns)
             less_one = clusters.effective - 1
+            effective.append(clusters.effective)
             freedom.append(np.minimum(clusters.satterthwaite, 4 * less_one) if kind == "context" else less_one)
-        return np.asarray(np.min(freedom, axis=0))
-
-    def _labels(self, by: Cluster) -> dict[str, Ints]:
-        """Return (v,) the cluster of each verdict, for each kind of cluster."""
-        labels = {
-            "context": self.pseudo.context[self.rows], "voter": self.voter[self.pseudo.record[self.rows]]
-        }  # fmt: skip
-        return labels if by == "both" else {by: labels[by]}
-
-    def _clusters(self, label: Ints) -> _Clusters:
-        """Return what the clusters of verdicts are to each pair."""
-        size, pseudo = self.pseudo.n_pairs, self.pseudo
-        place = np.unique(label, return_inverse=True)[1]
-        key, cell = np.unique(place * np.int64(size) + pseudo.pair[self.rows], return_inverse=True)
-        mass = (pseudo.share * np.abs(pseudo.slope))[self.rows]
-        weight = np.bincount(cell, mass, len(key))
-        sums = np.bincount(cell, pseudo.correction[self.rows], len(key))
-        return _Clusters.of(weight, sums, key % size, size)
+        return np.min(effective, axis=0), np.min(freedom, axis=0)
 
 
-class _Clusters(NamedTuple):
-    """Of each pair, (n_pairs,): the effective number of clusters, and Satterthwaite's degrees of freedom."""
+class ClusterSums(NamedTuple):
+    """Of each column, (size,): what its clusters of verdicts are.
 
+    Args:
+        squares: sum over clusters of the squared sums of their corrections.
+        effective: effective number (Kish) of clusters, by the weight of their verdicts.
+        satterthwaite: degrees of freedom of `squares`.
+    """
+
+    squares: Floats
     effective: Floats
     satterthwaite: Floats
 
     @staticmethod
-    def of(weight: Floats, sums: Floats, pair: Ints, size: int) -> _Clusters:
-        """Measure clusters of a pair each, given the weight of its verdicts and the sum of their corrections."""
-        total, square = (np.bincount(pair, weight**power, size) for power in (1, 2))
-        second, fourth = (np.bincount(pair, sums**power, size) for power in (2, 4))
-        spread = fourth - second**2 / np.maximum(np.bincount(pair, minlength=size), 1)
+    def of(label: Ints, column: Ints, correction: Floats, weight: Floats, size: int) -> ClusterSums:
+        """Sum verdicts over the clusters of their labels, column by column."""
+        place = np.unique(label, return_inverse=True)[1]
+        key, cell = np.unique(place * np.int64(size) + column, return_inverse=True)
+        column = key % size
+        mass, sums = bin_sums(cell, weight, len(key)), bin_sums(cell, correction, len(key))
+        total, square = (bin_sums(column, mass**power, size) for power in (1, 2))
+        second, fourth = (bin_sums(column, sums**power, size) for power in (2, 4))
+        spread = fourth - second**2 / np.maximum(np.bincount(column, minlength=size), 1)
         sure = spread <= 1e-12 * second**2
-        return _Clusters(
+        return ClusterSums(
+            second,
             np.divide(total**2, square, out=np.zeros(size), where=square > 0),
             np.where(sure, np.inf, 2 * second**2 / np.where(sure, 1.0, spread)),
         )
@@ -312,7 +316,7 @@ class _Sums:
     """
 
     def __init__(self, votes: _Votes, by: Cluster) -> None:
-        size = votes.pseudo.n_pairs
+        size = votes.estimand.n_columns
         self.votes, self.by, self.n = votes, by, votes.n
         self.total, self.cross = np.zeros(size), np.zeros((size, size))
         self.strata = by == "context" and 0 < votes.n_voters < FEW and votes.own_contexts
@@ -321,20 +325,12 @@ class _Sums:
         self.cells, self.leaning, self.square = np.zeros((size, size)), np.zeros(size), 0.0
         self.alone = np.zeros((size, size))
 
-    @classmethod
-    def of(cls, pseudo: PseudoOutcomes, contexts: Ints, votes: _Votes, by: Cluster) -> _Sums:
-        """Go over the contexts."""
-        sums = cls(votes, by)
-        for chunk, plugin in pseudo.plugin_chunks(contexts):
-            sums.add(chunk, plugin)
-        return sums
-
     def add(self, contexts: Ints, plugin: Floats) -> None:
         """Add some contexts, given f(mu) there, (len(contexts), n_pairs)."""
-        pseudo = self.votes.pseudo
-        bridge = pseudo.bridge
+        estimand = self.votes.estimand
+        bridge = estimand.bridge
         tangent = None if bridge is None else bridge.at(plugin)
-        correction = pseudo.corrections[contexts].toarray()
+        correction = estimand.corrections[contexts].toarray()
         if tangent is not None and bridge is not None:
             plugin = plugin.copy()
             plugin[:, bridge.pairs] = tangent.values
@@ -346,24 +342,25 @@ class _Sums:
             return
         for place, voter, mass, own in self._of_voters(contexts, tangent):
             if self.by == "voter":
-                fixed = pseudo.fit.log.design == "draws"  # under inclusion whether a menu was asked is random as well
+                fixed = estimand.log.design == "draws"  # under inclusion whether a menu was asked is random as well
                 self._add_voters(voter, mass, own - mass[:, None] * correction[place] if fixed else own)
             else:
                 self._add_voters(voter, mass, own + mass[:, None] * plugin[place])
 
     def _of_voters(self, contexts: Ints, tangent: Tangent | None) -> Iterator[tuple[Ints, Ints, Floats, Floats]]:
         """Yield of each (context, voter): place of the context, voter, mass, and (cells, n_pairs) corrections."""
-        pseudo, log, bridge = self.votes.pseudo, self.votes.pseudo.fit.log, self.votes.pseudo.bridge
+        estimand, log, bridge = self.votes.estimand, self.votes.estimand.log, self.votes.estimand.bridge
         sizes = np.diff(log.context_offsets)[contexts].astype(np.int64)
         records = runs(log.context_offsets[contexts], sizes)
         place = np.repeat(np.arange(len(contexts)), sizes)
         base = int(self.votes.voter.max(initial=0)) + 1
         cell, at = np.unique(place * np.int64(base) + self.votes.voter[records], return_inverse=True)
-        mass = np.bincount(at, self.votes.mass[records], len(cell))
-        starts = np.searchsorted(pseudo.record, [records, records + 1])
+        mass = bin_sums(at, self.votes.mass[records], len(cell))
+        starts = np.searchsorted(estimand.record, [records, records + 1])
         rows, owner = runs(starts[0], starts[1] - starts[0]), np.repeat(at, starts[1] - starts[0])
-        sparse = csr_array((pseudo.correction[rows], (owner, pseudo.pair[rows])), shape=(len(cell), pseudo.n_pairs))
-        step = max(1, _CELLS // max(1, pseudo.n_pairs))
+        shape = len(cell), estimand.n_columns
+        sparse = csr_array((estimand.correction[rows], (owner, estimand.column[rows])), shape=shape)
+        step = max(1, CELLS // max(1, estimand.n_columns))
         for start in range(0, len(cell), step):
             block = slice(start, start + step)
             own, there = sparse[block].toarray(), cell[block] // base
@@ -383,7 +380,7 @@ class _Sums:
     @property
     def mean(self) -> Floats:
         """(n_pairs,) mean Gamma; that of a bridged pair, which is no mean of votes, within [-1, 1]."""
-        mean, bridge = self.total / self.n, self.votes.pseudo.bridge
+        mean, bridge = self.total / self.n, self.votes.estimand.bridge
         if bridge is not None:
             mean[bridge.pairs] = np.clip(mean[bridge.pairs], -1.0, 1.0)
         return np.asarray(mean)
@@ -391,9 +388,10 @@ class _Sums:
     def covariance(self) -> Floats:
         """Return the covariance of the mean."""
         n, mean = self.n, self.mean
+        voters = self.votes.all_voters
+        unbiased = voters / max(voters - 1, 1)
         if self.by == "voter":
-            clusters = len(np.unique(self.votes.voter[self.votes.records]))
-            return (self.of_voter.T @ self.of_voter + self.alone) * _unbiased(clusters) / n**2
+            return (self.of_voter.T @ self.of_voter + self.alone) * unbiased / n**2
         if self.strata:
             within = self.cross - (self.of_voter / np.maximum(self.mass, 1)[:, None]).T @ self.of_voter
             return np.asarray(within / (n * max(n - self.votes.n_voters, 1)))
@@ -403,15 +401,10 @@ class _Sums:
         between = self._centred(
             self.of_voter.T @ self.of_voter, self.mass @ self.of_voter, float(self.mass @ self.mass)
         )
-        clusters = len(np.unique(self.votes.voter[self.votes.records]))
         cells = self._centred(self.cells, self.leaning, self.square)
-        return _raised(covariance + (between * _unbiased(clusters) - cells) / n**2, covariance.diagonal())
+        return _raised(covariance + (between * unbiased - cells) / n**2, covariance.diagonal())
 
     def _centred(self, cross: Floats, leaning: Floats, square: float) -> Floats:
         """Return the cross-products of sums less mass times the mean."""
         outer = np.outer(leaning, self.mean)
         return np.asarray(cross - outer - outer.T + square * np.outer(self.mean, self.mean))
-
-
-def _unbiased(clusters: int) -> float:
-    return clusters / max(clusters - 1, 1)

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints, offsets_of
+from nasheval.arrays import Bools, Floats, Ints, bin_sums, offsets_of
 from nasheval.errors import InputError
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.trees import binned
@@ -51,7 +51,6 @@ from nasheval.payoff.surfaces import (
     begin,
     freed,
     grow,
-    portion,
     with_agents,
 )  # fmt: skip
 
@@ -127,14 +126,14 @@ class Cells:
     @staticmethod
     def of(pseudo: PseudoOutcomes) -> Cells:
         """Join the verdicts of each context and pair; squared error in h depends on their weighted mean only."""
-        weight = pseudo.share * np.abs(pseudo.slope)
+        weight = pseudo.estimand.weight
         seen = weight > 0
         key = pseudo.pair[seen].astype(np.int64) * pseudo.n_contexts + pseudo.context[seen]
         keys, place = np.unique(key, return_inverse=True)
         target = pseudo.spread * np.sign(pseudo.slope) * pseudo.residual
-        total = np.bincount(place, weight[seen], len(keys))
-        mean = np.bincount(place, (weight * target)[seen], len(keys)) / total
-        correction = np.bincount(place, pseudo.correction[seen], len(keys))
+        total = bin_sums(place, weight[seen], len(keys))
+        mean = bin_sums(place, (weight * target)[seen], len(keys)) / total
+        correction = bin_sums(place, pseudo.estimand.correction[seen], len(keys))
         return Cells(keys % pseudo.n_contexts, keys // pseudo.n_contexts, total, mean, correction, pseudo.n_pairs)
 
     @cached_property
@@ -272,7 +271,7 @@ def learn_correction(
         effort.advance(_LAST)
         return None, chosen
     every = [np.ones(len(cells.pair), bool)]
-    return _freed(candidate.start(every, portion(effort, _LAST)).grow(chosen.trees)[0]), chosen
+    return _freed(candidate.start(every, effort.share(_LAST)).grow(chosen.trees)[0]), chosen
 
 
 def _candidates(pseudo: PseudoOutcomes, cells: Cells, boosting: Boosting) -> list[Candidate]:
@@ -296,7 +295,7 @@ def _race(
     fold, moved = pseudo.fit.fold[cells.context], moved_pairs(pseudo)
     keep = [fold != b for b in range(pseudo.fit.n_folds)]
     share = (1 - _LAST) / (len(candidates) + len(_STAGES) - 1)
-    lines = [(c, c.start(keep, portion(effort, share))) for c in candidates]
+    lines = [(c, c.start(keep, effort.share(share))) for c in candidates]
 
     def scored(candidate: Candidate, growth: Growth, stage: int) -> Strength:
         trees = _stage(candidate, stage)

@@ -7,7 +7,7 @@ mean is its influence function, from which `nasheval.payoff.clusters` takes its 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -17,8 +17,9 @@ from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
-from nasheval.feedback.groups import context_groups
+from nasheval.feedback.groups import Groups, by_value
 from nasheval.feedback.links import BRIDGED, SEEN
+from nasheval.notes import Note, few
 from nasheval.payoff.bridging import STATUS_NAMES, allowed_by_transitivity, pair_matrix
 from nasheval.payoff.clusters import Cluster, Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.cycles import Cycle, as_cycles, find_cycles, signs
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
     from nasheval.game.regularizers import Regularizer
 
+ALL = "all"  # the name of the group of all contexts
 _SIGN_DRAWS = 10_000  # of the bootstrap, to tell signs
 
 
@@ -56,6 +58,7 @@ class GroupPayoff:
     Args:
         name: of the group.
         agents: names of the K agents.
+        inside: (n_contexts,) the contexts of the group.
         moments: means and their covariance.
         confidence: of the intervals, all pairs together.
         draws: bootstrap draws of the equilibrium.
@@ -64,6 +67,7 @@ class GroupPayoff:
 
     name: str
     agents: tuple[str, ...]
+    inside: Bools
     moments: Moments
     confidence: float = 0.95
     draws: int = 1000
@@ -191,7 +195,7 @@ class GroupPayoff:
         return as_cycles(find_cycles(self.beats(confidence), longest), self.agents, self.estimate, self.error)
 
     @property
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         """What a reader should know before trusting the intervals."""
         return tuple(group_notes(self))
 
@@ -224,7 +228,7 @@ class GroupPayoff:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the pairs, the clearest first, and the notes."""
-        from nasheval.payoff.tables import pair_table, warnings
+        from nasheval.payoff.drawing import pair_table, warnings
 
         yield pair_table(
             f"Mean payoffs of {self.name}: {self.moments.n_contexts:,} contexts, "
@@ -234,7 +238,7 @@ class GroupPayoff:
         yield from warnings(self.notes)
 
     def __str__(self) -> str:
-        from nasheval.payoff.tables import plain
+        from nasheval.payoff.drawing import plain
 
         return plain(self)
 
@@ -242,57 +246,9 @@ class GroupPayoff:
 # -- groups -----------------------------------------------------------------------------------------------------------
 
 
-def group_payoff(
+def group_payoffs(
     pseudo: PseudoOutcomes,
-    contexts: Bools | None = None,
-    *,
-    name: str = "all",
-    confidence: float = 0.95,
-    cluster: Cluster | None = None,
-    voters: Speaks | None = None,
-    draws: int = 1000,
-    seed: int = 0,
-) -> GroupPayoff:
-    """Return the mean payoffs of one group of contexts.
-
-    Args:
-        contexts: (n_contexts,) which contexts; None: all.
-        cluster: "context", "voter" (contexts fixed) or "both"; None: chosen by `voters`.
-        voters: whom the intervals speak for: "panel", these very voters, or "population", others like them (needs
-            names); None: the population with 20 named voters or more, the panel with fewer.
-    """
-    inside = np.ones(pseudo.n_contexts, bool) if contexts is None else np.asarray(contexts)
-    if inside.shape != (pseudo.n_contexts,) or inside.dtype.kind != "b":
-        raise InputError(
-            f"contexts has shape {inside.shape} of {inside.dtype}; accepted are booleans, one per context."
-        )
-    options: dict[str, Any] = {
-        "confidence": confidence,
-        "cluster": cluster,
-        "voters": voters,
-        "draws": draws,
-        "seed": seed,
-    }
-    return payoffs_by_code(pseudo, inside.astype(np.int64) - 1, [name], **options)[0]
-
-
-def group_payoffs(pseudo: PseudoOutcomes, by: str, **options: Any) -> tuple[GroupPayoff, ...]:
-    """Return the mean payoffs of the contexts of each value of a context column, most contexts first.
-
-    Each group's intervals hold for its own pairs together, not for all groups together. Values without a single
-    pseudo-outcome are left out.
-
-    Args:
-        options: confidence, cluster, voters, draws and seed, as for `group_payoff`.
-    """
-    groups = payoffs_by_code(pseudo, *context_groups(pseudo.fit.log, by, pseudo.used), **options)
-    return tuple(sorted(groups, key=lambda group: -group.moments.n_contexts))
-
-
-def payoffs_by_code(
-    pseudo: PseudoOutcomes,
-    code: Ints,
-    names: Sequence[str],
+    groups: Groups,
     *,
     confidence: float = 0.95,
     cluster: Cluster | None = None,
@@ -302,55 +258,85 @@ def payoffs_by_code(
 ) -> list[GroupPayoff]:
     """Return the mean payoffs of groups of contexts; every group payoff of the package is made here.
 
+    Each group's intervals hold for its own pairs together, not for all groups together.
+
     Args:
-        code: (n_contexts,) the group of each context, -1 for none.
-        names: of the groups.
+        cluster: "context", "voter" (contexts fixed) or "both"; None: chosen by `voters`.
+        voters: whom the intervals speak for: "panel", these very voters, or "population", others like them (needs
+            names); None: the population with 20 named voters or more, the panel with fewer.
     """
     level, agents = checked_level(confidence), pseudo.fit.log.agents
-    moments = group_moments(pseudo, code, len(names), cluster, voters)
+    moments = group_moments(pseudo.estimand, groups.code, len(groups), cluster, voters)
     return [
-        GroupPayoff(name, agents, each.floored(), level, draws, seed) for name, each in zip(names, moments, strict=True)
+        GroupPayoff(name, agents, groups.code == g, each.floored(), level, draws, seed)
+        for g, (name, each) in enumerate(zip(groups.names, moments, strict=True))
     ]
+
+
+def group_payoff(
+    pseudo: PseudoOutcomes, contexts: Bools | None = None, *, name: str = ALL, **options: Any
+) -> GroupPayoff:
+    """Return the mean payoffs of one group of contexts.
+
+    Args:
+        contexts: (n_contexts,) which contexts; None: all.
+        options: as for `group_payoffs`.
+    """
+    inside = np.ones(pseudo.n_contexts, bool) if contexts is None else np.asarray(contexts)
+    if inside.shape != (pseudo.n_contexts,) or inside.dtype.kind != "b":
+        raise InputError(
+            f"contexts has shape {inside.shape} of {inside.dtype}; accepted are booleans, one per context."
+        )
+    return group_payoffs(pseudo, Groups("", inside.astype(np.int64) - 1, (name,)), **options)[0]
+
+
+def payoffs_by(pseudo: PseudoOutcomes, by: str | None, **options: Any) -> list[GroupPayoff]:
+    """Return the mean payoffs of each value of a context column, most contexts first; None: of all contexts.
+
+    Values without a single pseudo-outcome are left out.
+
+    Args:
+        options: as for `group_payoffs`.
+    """
+    if by is None:
+        return [group_payoff(pseudo, **options)]
+    payoffs = group_payoffs(pseudo, by_value(pseudo.fit.log, by, pseudo.used), **options)
+    return sorted(payoffs, key=lambda payoff: -payoff.moments.n_contexts)
 
 
 # -- saying -----------------------------------------------------------------------------------------------------------
 
 
-def group_notes(group: GroupPayoff) -> Iterator[str]:
+def group_notes(group: GroupPayoff) -> Iterator[Note]:
     """Say what a reader should know before trusting the intervals of a group."""
     moments, status = group.moments, group.moments.status
     yield from cluster_notes(moments.n_clusters, moments.cluster, moments.panel)
     absent = [agent for agent, here in zip(group.agents, group.present, strict=True) if not here]
     if absent:
-        yield f"no candidates here, without a vote in this group: {_few(absent)}"
+        yield Note(f"no candidates here, without a vote in this group: {few(absent)}", "absent-agents")
     yield from _pair_notes(group, status)
     if (moments.bias > 0).any():
-        yield (
+        yield Note(
             f"propensities of rare pairs were raised; intervals are up to {moments.bias.max():.3f} wider on either "
-            "side for it"
+            "side for it",
+            "raised-propensities",
         )
 
 
-def _pair_notes(group: GroupPayoff, status: Ints) -> Iterator[str]:
+def _pair_notes(group: GroupPayoff, status: Ints) -> Iterator[Note]:
     here = (group.present[:, None] & group.present[None, :])[np.triu_indices(len(group.agents), 1)]
     counts = {name: int((here & (status == code)).sum()) for code, name in enumerate(STATUS_NAMES)}
     if counts["bridged"]:
         tied = not group.moments.mean[status == BRIDGED].any()
-        yield (
-            f"pairs never compared, {'given as ties' if tied else 'bridged through others'}: {counts['bridged']:,}"
-            + ("" if tied else "; their intervals hold for the bridge, not for votes on the pair")
-        )
+        how = "given as ties" if tied else "bridged through others"
+        holds = "" if tied else "; their intervals hold for the bridge, not for votes on the pair"
+        yield Note(f"pairs never compared, {how}: {counts['bridged']:,}{holds}", "bridged-pairs")
     if counts["unknown"]:
-        yield (
-            f"pairs that nothing connects: {counts['unknown']:,}; both sides stay among the winners, because no vote "
-            "tells which is better"
-        )
+        text = f"pairs that nothing connects: {counts['unknown']:,}; both sides stay among the winners, because no vote"
+        yield Note(f"{text} tells which is better", "unknown-pairs")
     if counts["elsewhere"]:
-        yield f"pairs compared elsewhere but not here, whose interval is [-1, 1]: {counts['elsewhere']:,}"
+        text = f"pairs compared elsewhere but not here, whose interval is [-1, 1]: {counts['elsewhere']:,}"
+        yield Note(text, "elsewhere-pairs")
     thin = int((here & (status == SEEN) & (group.moments.freedom <= 0)).sum())
     if thin:
-        yield f"pairs with fewer than two effective votes here, whose interval is [-1, 1]: {thin:,}"
-
-
-def _few(names: Sequence[str], most: int = 5) -> str:
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+        yield Note(f"pairs with fewer than two effective votes here, whose interval is [-1, 1]: {thin:,}", "thin-pairs")

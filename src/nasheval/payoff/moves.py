@@ -14,16 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.stats import norm
 
-from nasheval.arrays import Bools, Floats, Ints, readonly
-from nasheval.feedback.groups import context_groups, is_number, n_values, quarter_groups
-from nasheval.payoff.clusters import FEW, voter_labels
+from nasheval.arrays import Bools, Floats, Ints, bin_sums, readonly
+from nasheval.feedback.groups import grouping_columns, groups_by
+from nasheval.payoff.clusters import FEW, ClusterSums, voter_labels
+from nasheval.payoff.estimand import Estimand
 from nasheval.payoff.intervals import normal_scale
 from nasheval.payoff.pseudo import PseudoOutcomes
 
 LEVEL = 0.05  # chance that any move is called significant where debiasing moves nothing
-
-_FEW_VALUES = 20  # a column of no more is grouped by its values, one of numbers with more by its quartiles
-_MOST_COLUMNS = 16  # that are looked at unasked
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,11 +49,10 @@ def all_moves(pseudo: PseudoOutcomes, by: str | Sequence[str] | None = None) -> 
     """Return the moves in all contexts together, then in the groups of each column.
 
     Args:
-        by: context columns, numbers of more than 20 values in quarters; None: the first 16 columns that have at most
-            20 values or are numbers.
+        by: context columns, numbers of more than 20 values in quarters; None: as `grouping_columns` chooses.
     """
-    everywhere = _moves(pseudo, "", np.zeros(pseudo.n_contexts, np.int64), ["all"])
-    return everywhere, *(column_moves(pseudo, column) for column in _columns(pseudo, by))
+    everywhere = _moves(pseudo, "", np.zeros(pseudo.n_contexts, np.int64), ("all",))
+    return everywhere, *(column_moves(pseudo, column) for column in grouping_columns(pseudo.fit.log, by))
 
 
 def critical_z(moves: Sequence[GroupMoves]) -> float:
@@ -73,52 +70,43 @@ def moved_pairs(pseudo: PseudoOutcomes) -> Bools:
 
 def column_moves(pseudo: PseudoOutcomes, column: str) -> GroupMoves:
     """Return the moves in the groups of one context column."""
-    log = pseudo.fit.log
-    many = is_number(log, column) and n_values(log, column) > _FEW_VALUES
-    code, names = (quarter_groups if many else context_groups)(log, column, pseudo.used)
-    return _moves(pseudo, column, code, names)
+    groups = groups_by(pseudo.fit.log, column, pseudo.used)
+    return _moves(pseudo, column, groups.code, groups.names)
 
 
-def _columns(pseudo: PseudoOutcomes, by: str | Sequence[str] | None) -> list[str]:
-    log = pseudo.fit.log
-    if by is not None:
-        return [by] if isinstance(by, str) else list(by)
-    few = [name for name in log.contexts.column_names if n_values(log, name) <= _FEW_VALUES or is_number(log, name)]
-    return few[:_MOST_COLUMNS]
-
-
-def _moves(pseudo: PseudoOutcomes, column: str, code: Ints, names: list[str]) -> GroupMoves:
+def _moves(pseudo: PseudoOutcomes, column: str, code: Ints, names: tuple[str, ...]) -> GroupMoves:
     """Return the mean corrections of each group and pair; code is (n_contexts,), -1 for no group."""
     n = np.bincount(code[pseudo.used & (code >= 0)], minlength=len(names))
     rows = np.flatnonzero(code[pseudo.context] >= 0)
     group = code[pseudo.context[rows]].astype(np.int64)
     cell, shape = group * pseudo.n_pairs + pseudo.pair[rows], (len(names), pseudo.n_pairs)
-    part, weight = pseudo.correction[rows] / n[group], (pseudo.share * np.abs(pseudo.slope))[rows]
-    move = np.bincount(cell, part, shape[0] * shape[1])
-    variance, freedom = _uncertainty(pseudo, rows, cell, part, weight, len(move))
+    correction = pseudo.estimand.correction[rows] / n[group]
+    move = bin_sums(cell, correction, shape[0] * shape[1])
+    variance, freedom = _uncertainty(pseudo.estimand, rows, cell, correction, len(move))
     known = (variance > 0) & (freedom > 0)
     error, z = np.full(len(move), np.inf), np.zeros(len(move))
     error[known] = np.sqrt(variance[known])
     z[known] = normal_scale(move[known] / error[known], freedom[known])
-    return GroupMoves(column, tuple(names), readonly(n), *(readonly(each.reshape(shape)) for each in (move, error, z)))
+    return GroupMoves(column, names, readonly(n), *(readonly(each.reshape(shape)) for each in (move, error, z)))
 
 
-def _uncertainty(
-    pseudo: PseudoOutcomes, rows: Ints, cell: Ints, part: Floats, weight: Floats, size: int
-) -> tuple[Floats, Floats]:
-    """Return (size,) variances of the cells' sums of parts, and degrees of freedom, as `clusters` has them.
+def _uncertainty(estimand: Estimand, rows: Ints, cell: Ints, correction: Floats, size: int) -> tuple[Floats, Floats]:
+    """Return (size,) variances of the cells' sums of corrections, and degrees of freedom, as `clusters` has them.
 
     Sums of clusters are squared as they are, not less their mean: that is their variance where nothing moved.
     """
-    context, log = pseudo.context[rows].astype(np.int64), pseudo.fit.log
-    by_context = _Clusters.of(context, cell, part, weight, size)
+    context, log = estimand.context[rows].astype(np.int64), estimand.log
+
+    def clusters(label: Ints) -> ClusterSums:
+        return ClusterSums.of(label, cell, correction, estimand.weight[rows], size)
+
+    by_context = clusters(context)
     least = np.where(by_context.squares > 0, np.maximum(by_context.squares, _unanimous(by_context.effective)), 0.0)
     voter, n_voters = voter_labels(log.records.voter, log.n_records)
     if len(np.unique(voter[voter < n_voters])) < FEW:
         return least, by_context.effective - 1
-    voter = voter[pseudo.record[rows]]
-    by_voter = _Clusters.of(voter, cell, part, weight, size)
-    within = _Clusters.of(context * (int(voter.max(initial=0)) + 1) + voter, cell, part, weight, size)
+    voter = voter[estimand.record[rows]]
+    by_voter, within = clusters(voter), clusters(context * (int(voter.max(initial=0)) + 1) + voter)
     both = by_context.squares + by_voter.squares - within.squares
     return np.maximum(both, least), np.minimum(by_context.effective, by_voter.effective) - 1
 
@@ -129,19 +117,3 @@ def _unanimous(votes: Floats) -> Floats:
     Without it fifty votes of one mind where the outcome model says 0.97 would move its mean by 0.03, without spread.
     """
     return np.asarray(8 / (votes + 4) ** 2)
-
-
-@dataclass(frozen=True)
-class _Clusters:
-    """Of each cell, (size,): the sum over clusters of squared sums of parts, and the effective number of clusters."""
-
-    squares: Floats
-    effective: Floats
-
-    @staticmethod
-    def of(label: Ints, cell: Ints, part: Floats, weight: Floats, size: int) -> _Clusters:
-        place = np.unique(label, return_inverse=True)[1].astype(np.int64)
-        key, at = np.unique(place * size + cell, return_inverse=True)
-        sums, mass = (np.bincount(at, values, len(key)) for values in (part, weight))
-        squares, total, square = (np.bincount(key % size, each, size) for each in (sums**2, mass, mass**2))
-        return _Clusters(squares, np.divide(total**2, square, out=np.zeros(size), where=square > 0))

@@ -17,13 +17,13 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats, Ints, offsets_of, readonly, runs
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.payoff.aggregation import Aggregation, aggregation_of
 from nasheval.payoff.aggregators import Aggregator, Mean
-from nasheval.payoff.bridging import ScoreBridge, Unseen, score_bridge, status_of
+from nasheval.payoff.bridging import Unseen, score_bridge, status_of
+from nasheval.payoff.estimand import CELLS, Estimand, surface_chunks
 
-_CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
 _KEPT = 1 << 23  # a plug-in surface of no more numbers is kept once it is computed
 
 
@@ -63,9 +63,21 @@ class PseudoOutcomes:
         return readonly(status_of(self.fit.log))
 
     @cached_property
-    def bridge(self) -> ScoreBridge | None:
-        """What gives means over groups to pairs that were never compared; None where nothing does."""
-        return score_bridge(self.fit.log) if self.unseen == "model" else None
+    def estimand(self) -> Estimand:
+        """The same as values at each context and pair, with their corrections."""
+        return Estimand(
+            log=self.fit.log,
+            used=self.used,
+            context=self.context,
+            record=self.record,
+            column=self.pair,
+            correction=readonly(self.share * self.slope * self.residual),
+            weight=readonly(self.share * np.abs(self.slope)),
+            status=self.status,
+            plugin=self.plugin_chunks,
+            bias=self.bias,
+            bridge=score_bridge(self.fit.log) if self.unseen == "model" else None,
+        )
 
     def bias(self, contexts: Ints) -> Floats:
         """Return (n_pairs,) how far raised propensities could move the mean over some contexts.
@@ -101,24 +113,6 @@ class PseudoOutcomes:
         """Number of pairs of agents."""
         return self.aggregation.n_pairs
 
-    @cached_property
-    def correction(self) -> Floats:
-        """(v,) what each verdict adds to the plug-in payoff of its context and pair."""
-        return readonly(self.share * self.slope * self.residual)
-
-    @cached_property
-    def corrections(self) -> csr_array:
-        """The corrections as a sparse (n_contexts, n_pairs) array, summed over a context's records."""
-        shape = (self.n_contexts, self.n_pairs)
-        found = csr_array((self.correction, self.pair, self._starts), shape=shape, copy=True)
-        found.sum_duplicates()
-        return found
-
-    @cached_property
-    def _starts(self) -> Ints:
-        counts = np.bincount(self.context, minlength=self.n_contexts)
-        return offsets_of(counts)
-
     def plugin_chunks(self, contexts: Ints | None = None) -> Iterator[tuple[Ints, Floats]]:
         """Yield (contexts, (len(contexts), n_pairs) f(mu) out of fold), fold by fold, in bounded chunks.
 
@@ -126,47 +120,44 @@ class PseudoOutcomes:
             contexts: which ones; None: all that have a pseudo-outcome.
         """
         rows = np.flatnonzero(self.used) if contexts is None else contexts
-        step = max(1, _CELLS // max(1, len(self.aggregation.pair), self.n_pairs))
-        if self._kept is not None:
-            yield from ((rows[i : i + step], self._kept[rows[i : i + step]]) for i in range(0, len(rows), step))
-            return
-        yield from self._predicted(rows, step)
+        step = max(1, CELLS // max(1, len(self.aggregation.pair), self.n_pairs))
+        return self._predicted(rows, step) if self._kept is None else surface_chunks(self._kept, rows, step)
 
     def _predicted(self, rows: Ints, step: int) -> Iterator[tuple[Ints, Floats]]:
         for fold in range(self.fit.n_folds):
             inside = rows[self.fit.fold[rows] == fold]
             for start in range(0, len(inside), step):
-                part = inside[start : start + step]
-                yield part, self.aggregation.aggregate(self.fit.outcome_models.predict(self.fit.X[part], fold))
+                chunk = inside[start : start + step]
+                yield chunk, self.aggregation.aggregate(self.fit.outcome_models.predict(self.fit.X[chunk], fold))
 
     @cached_property
     def _kept(self) -> Floats | None:
         """The whole plug-in surface where it is small: groups and bootstraps ask for it again and again."""
         if self.n_contexts * max(self.n_pairs, len(self.aggregation.pair)) > _KEPT:
             return None
-        found = np.zeros((self.n_contexts, self.n_pairs))
-        for contexts, values in self._predicted(np.arange(self.n_contexts), _CELLS):
-            found[contexts] = values
-        return readonly(found)
+        surface = np.zeros((self.n_contexts, self.n_pairs))
+        for contexts, values in self._predicted(np.arange(self.n_contexts), CELLS):
+            surface[contexts] = values
+        return readonly(surface)
 
     def plugin(self, contexts: Ints) -> Floats:
         """Return f(mu) out of fold at some contexts, (len(contexts), n_pairs)."""
-        found = np.empty((len(contexts), self.n_pairs))
+        surface = np.empty((len(contexts), self.n_pairs))
         order = np.argsort(self.fit.fold[contexts], kind="stable") if self._kept is None else np.arange(len(contexts))
         start = 0
-        for part, values in self.plugin_chunks(contexts[order]):
-            found[order[start : start + len(part)]] = values
-            start += len(part)
-        return found
+        for chunk, values in self.plugin_chunks(contexts[order]):
+            surface[order[start : start + len(chunk)]] = values
+            start += len(chunk)
+        return surface
 
     def chunks(self, contexts: Ints | None = None) -> Iterator[tuple[Ints, Floats]]:
         """Yield (contexts, (len(contexts), n_pairs) Gamma), in bounded chunks."""
-        for part, values in self.plugin_chunks(contexts):
-            yield part, values + self.corrections[part].toarray()
+        for chunk, values in self.plugin_chunks(contexts):
+            yield chunk, values + self.estimand.corrections[chunk].toarray()
 
     def dense(self, contexts: Ints) -> Floats:
         """Return Gamma at some contexts, (len(contexts), n_pairs)."""
-        return np.asarray(self.plugin(contexts) + self.corrections[contexts].toarray())
+        return np.asarray(self.plugin(contexts) + self.estimand.corrections[contexts].toarray())
 
 
 def pseudo_outcomes(
@@ -208,7 +199,7 @@ def _shares(fit: NuisanceFit) -> tuple[Floats, Bools]:
     return weight / (total[log.context_of] * fit.e), total > 0
 
 
-def _repeats(log: Log) -> Floats:
+def _repeats(log: Feedback) -> Floats:
     """Return (n_records,) the weight of all records of the same menu at the same context, where it is more than one.
 
     A menu is included once, so several answers to it (three judges, say) are averaged.

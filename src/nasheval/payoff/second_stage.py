@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Literal, get_args
+from typing import get_args
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.choices import Search
+from nasheval.choices import SecondStage as SecondStage
 from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
 from nasheval.nuisance.learners import Effort, Features, FoldModels
@@ -17,8 +19,8 @@ from nasheval.payoff.bridging import Bridge, bridge_of
 from nasheval.payoff.corrected import Strength, learn_correction
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.surfaces import Boosting, Regressor, Surface, fit_pairs, fit_regressors, fit_shared
+from nasheval.payoff.tuned import tuned_boosting
 
-SecondStage = Literal["corrected", "shared", "per-pair", "none"]
 SECOND_STAGES: tuple[SecondStage, ...] = get_args(SecondStage)
 
 _CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
@@ -134,6 +136,7 @@ def fit_payoff(
     *,
     strength: float | None = None,
     boosting: Boosting | Regressor | None = None,
+    tune: Search | None = None,
     effort: Effort | None = None,
 ) -> PayoffModel:
     """Fit the second stage on pseudo-outcomes.
@@ -141,14 +144,19 @@ def fit_payoff(
     Args:
         second_stage: "corrected": the plug-in surface plus what its residuals teach (`nasheval.payoff.corrected`);
             "shared": one regression of Gamma on (x, j, k), Algorithm 1 as printed; "per-pair": one regression of Gamma
-            on x a pair, as in the section on the debiased payoff matrix; "none": the plug-in surface alone.
+            on x per pair, as in the section on the debiased payoff matrix; "none": the plug-in surface alone.
         strength: of "corrected", from 0 to 1, for all pairs; None chooses one per pair on held-out folds.
         boosting: how its trees are boosted; or, for "per-pair", a scikit-learn regressor, of which each pair fits a
             clone.
+        tune: how to search for the trees of "shared" and "per-pair" (`tuned_boosting`); None: no search.
     """
     if second_stage not in SECOND_STAGES:
         raise InputError(f"second_stage is {second_stage!r}; accepted are {', '.join(map(repr, SECOND_STAGES))}.")
     _check_learner(boosting, second_stage)
+    if strength is not None and second_stage != "corrected":
+        raise InputError(
+            f"strength is {strength!r}; only second_stage='corrected' has one, and it is {second_stage!r}."
+        )
     work, fit, aggregation = effort or Effort(), pseudo.fit, pseudo.aggregation
     named = fit.log.agents, second_stage, pseudo.status
     bridge = bridge_of(fit.log, fit.outcome_models, fit.n_folds) if pseudo.unseen == "model" else None
@@ -158,6 +166,9 @@ def fit_payoff(
     if isinstance(boosting, Boosting | None) and second_stage == "corrected":
         surface, chosen = learn_correction(pseudo, strength=strength, boosting=boosting, effort=work)
         return PayoffModel(*named, plugin=plugin, surface=surface, strength=chosen, bridge=bridge)
+    if tune and isinstance(boosting, Boosting | None) and (second_stage == "shared" or second_stage == "per-pair"):
+        work = work.share(0.5)
+        boosting = tuned_boosting(pseudo, second_stage, tune, effort=work)
     surface = _regressed(pseudo, second_stage, boosting or Boosting(seed=work.seed), work)
     return PayoffModel(*named, surface=surface, bridge=bridge)
 

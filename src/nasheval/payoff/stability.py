@@ -47,14 +47,14 @@ class Stability:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the agents, those most often among the winners first."""
-        from nasheval.payoff.tables import agent_table
+        from nasheval.payoff.drawing import agent_table
 
         title = f"Equilibrium, with the range of {self.confidence:.0%} of bootstrap draws"
         columns = {"lottery": self.lottery, "lower": self.lower, "upper": self.upper}
         yield agent_table(title, self.agents, columns, self.frequency)
 
     def __str__(self) -> str:
-        from nasheval.payoff.tables import plain
+        from nasheval.payoff.drawing import plain
 
         return plain(self)
 

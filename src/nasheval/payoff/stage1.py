@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
 from nasheval.arrays import Floats, Ints
+from nasheval.choices import Search
 from nasheval.contexts.encoder import ContextEncoder
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Advance, Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
@@ -17,6 +19,7 @@ from nasheval.payoff.aggregation import AnyAggregator, as_asked
 from nasheval.payoff.bridging import Unseen, check_unseen, pair_matrix
 from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
 from nasheval.payoff.second_stage import PayoffModel, SecondStage, fit_payoff
+from nasheval.payoff.surfaces import Boosting, Regressor
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +39,7 @@ class Stage1:
     payoff: PayoffModel
 
     @property
-    def log(self) -> Log:
+    def log(self) -> Feedback:
         """The log as it was given."""
         return self.nuisances.log.whole
 
@@ -65,27 +68,37 @@ class Stage1:
 
 
 def fit_stage1(
-    log: Log,
+    log: Feedback,
     *,
     outcome: Any = "voters",
     propensity: Any = "auto",
     second_stage: SecondStage = "corrected",
+    strength: float | None = None,
+    boosting: Boosting | Regressor | None = None,
     aggregator: AnyAggregator = "auto",
     unseen: Unseen = "model",
     folds: int = 5,
+    tune: Search | None = None,
     encoder: ContextEncoder | None = None,
     effort: Effort | None = None,
+    begin: Callable[[str], Advance] | None = None,
 ) -> Stage1:
-    """Go through Stage 1 on a log, one line a step (Algorithm 1, up to the payoff regression).
+    """Go through Stage 1 on a log, one line per step (Algorithm 1, up to the payoff regression).
 
     Args:
-        outcome: see `choose_outcome`.
-        propensity: see `choose_propensity`.
+        outcome, propensity: see `choose_outcome` and `choose_propensity`.
+        second_stage, strength, boosting: see `fit_payoff`.
         aggregator: see `as_asked`.
         unseen: what to make of pairs that were never compared: "model" (bridged), "tie" or "refuse".
+        tune: whether and how to search hyperparameters.
         encoder: of the contexts; None fits one.
+        begin: begins the stage "nuisances" or "payoffs" of a progress bar; None: `effort` has one bar for both.
     """
     work = effort or Effort()
+
+    def stage(name: str, share: float) -> Effort:
+        return work.share(share) if begin is None else replace(work, advance=begin(name))
+
     check_unseen(log, unseen)
     log, aggregator = as_asked(log, aggregator)
     encoder = encoder or ContextEncoder.fit(log.contexts, text=log.text)
@@ -93,18 +106,12 @@ def fit_stage1(
     nuisances = crossfit(
         log,
         X,
-        outcome=choose_outcome(outcome),
-        propensity=choose_propensity(propensity, log),
+        outcome=choose_outcome(outcome, tune=tune),
+        propensity=choose_propensity(propensity, log, tune=tune),
         fold=make_folds(log, folds, seed=work.seed),
-        effort=_part(work, 0.8),
+        effort=stage("nuisances", 0.8),
     )
     pseudo = pseudo_outcomes(nuisances, aggregator, unseen=unseen)
-    payoff = fit_payoff(pseudo, second_stage, effort=_part(work, 0.2))
+    how: dict[str, Any] = {"strength": strength, "boosting": boosting, "tune": tune}
+    payoff = fit_payoff(pseudo, second_stage, **how, effort=stage("payoffs", 0.2))
     return Stage1(encoder, nuisances, pseudo, payoff)
-
-
-def _part(effort: Effort, share: float) -> Effort:
-    def advance(done: float, tell: Advance = effort.advance) -> None:
-        tell(share * done)
-
-    return replace(effort, advance=advance)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -255,8 +255,3 @@ def freed(model: Booster) -> Booster:
     import lightgbm as lgb
 
     return lgb.Booster(model_str=model.model_to_string())
-
-
-def portion(effort: Effort, share: float) -> Effort:
-    """Return the same effort for a share of the work."""
-    return replace(effort, advance=lambda done: effort.advance(share * done))

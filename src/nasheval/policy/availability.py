@@ -12,7 +12,8 @@ import pyarrow.compute as pc
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log, column_list
+from nasheval.feedback.arrow_columns import column_list
+from nasheval.feedback.log import Feedback
 from nasheval.policy.base import Policy, available
 
 _MOST_VALUES = 500
@@ -55,7 +56,7 @@ class AmongAvailable:
         return lotteries
 
 
-def among_available(policy: Policy, log: Log, column: str | None) -> Policy:
+def among_available(policy: Policy, log: Feedback, column: str | None) -> Policy:
     """Return a policy restricted to agents seen at each value of a column of the log; None: the policy as it is."""
     if column is None:
         return policy

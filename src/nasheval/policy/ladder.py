@@ -10,7 +10,7 @@ from scipy.sparse.csgraph import connected_components
 
 from nasheval.arrays import Bools, Floats, readonly
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
 from nasheval.game.scores import best_of, fit_scores, score_hessian
 from nasheval.nuisance.learners import Effort
@@ -45,7 +45,7 @@ class Ratings:
     determined: Bools
 
 
-def ratings(log: Log, *, ridge: float = RIDGE) -> Ratings:
+def ratings(log: Feedback, *, ridge: float = RIDGE) -> Ratings:
     """Fit one Bradley-Terry rating per agent to all votes of a log, by maximum likelihood.
 
     Args:
@@ -71,7 +71,7 @@ def _determined(won: Floats) -> Bools:
     return label == np.bincount(label).argmax()
 
 
-def _errors(log: Log, score: Floats, meetings: Floats, ridge: float, known: Bools) -> Floats:
+def _errors(log: Feedback, score: Floats, meetings: Floats, ridge: float, known: Bools) -> Floats:
     """Return the sandwich standard errors (K,) of scores less the mean score of those known, clustered by context."""
     verdicts, K = log.verdicts, len(score)
     asked = np.flatnonzero(verdicts.zero != Zero.CENSORED)

@@ -106,7 +106,7 @@ class LearnedPolicy:
         games = self._games(stage1, exact, work)
         omega = exact.terms.omega(games.costs, len(games.x), len(exact.agents))
         recipes = list(self._recipes(len(games.x)))
-        each = replace(work, advance=lambda share: work.advance(share / len(recipes)))
+        each = work.share(1 / len(recipes))
         results = [train(games, omega, recipe, agents=len(exact.agents), effort=each) for recipe in recipes]
         network, training = min(results, key=lambda result: result[1].gap)
         return LearnedEquilibria(exact, network, training, tuple(tried for _, tried in results))

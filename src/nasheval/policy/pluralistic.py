@@ -30,7 +30,7 @@ from scipy.optimize import linprog
 
 from nasheval.arrays import Bools, Floats, Ints, offsets_of, runs
 from nasheval.errors import ConvergenceError, InputError
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import Constant
@@ -88,7 +88,7 @@ def top_of(ranking: Ints, up: Bools, winners: int) -> Floats:
 # -- rankings of the contexts -----------------------------------------------------------------------------------------
 
 
-def inferred_places(log: Log, order: Ints) -> Ints:
+def inferred_places(log: Feedback, order: Ints) -> Ints:
     """Return the place of each agent, 0 is best, at each context with a record, (n, K) (Eq. rq3b-rank-completion).
 
     Args:
@@ -106,7 +106,7 @@ def inferred_places(log: Log, order: Ints) -> Ints:
     return places
 
 
-def _completed(log: Log, starts: Ints, sizes: Ints) -> Floats:
+def _completed(log: Feedback, starts: Ints, sizes: Ints) -> Floats:
     """Return the scores u_x of n contexts, (n, K): least squares on their verdicts, by weight, with the ridge ||u||^2.
 
     Args:

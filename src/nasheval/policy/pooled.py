@@ -11,7 +11,7 @@ from scipy.special import softmax
 
 from nasheval.arrays import Bools, Floats, readonly
 from nasheval.errors import ConvergenceError
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.game.scores import best_of
@@ -64,7 +64,7 @@ def mean_payoff(stage1: Stage1) -> Floats:
 # -- the maximal lottery ----------------------------------------------------------------------------------------------
 
 
-def pooled_margins(log: Log) -> Floats:
+def pooled_margins(log: Feedback) -> Floats:
     """Return the mean verdict of each pair over a whole log, (K, K) (Eq. pooled-payoff); a pair never met is a tie."""
     return readonly(np.nan_to_num(log.pair_counts.margin, nan=0.0) + 0.0)  # no negative zeros
 
@@ -116,7 +116,7 @@ class NashAveraging:
         return Constant(stage1.agents, lambda up: most_even_equilibrium(log_odds[np.ix_(up, up)]))
 
 
-def pooled_log_odds(log: Log) -> Floats:
+def pooled_log_odds(log: Feedback) -> Floats:
     """Return the log-odds of winning of each pair, (K, K), half a vote added to both sides."""
     won = np.log(log.pair_counts.wins + log.pair_counts.ties / 2 + 0.5)
     return readonly(won - won.T)

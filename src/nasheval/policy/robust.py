@@ -11,7 +11,8 @@ from scipy.sparse import block_array, coo_array, csr_array, eye_array, kron
 from nasheval.arrays import Floats, Ints
 from nasheval.contexts.values import levels_of
 from nasheval.errors import ConvergenceError, InputError
-from nasheval.feedback.base import Log, column_list
+from nasheval.feedback.arrow_columns import column_list
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import Constant
@@ -57,7 +58,7 @@ def primary_radius(n_groups: int, n: int, delta: float = DELTA) -> float:
     return float(min(1.0, np.sqrt(n_groups / n) + np.sqrt(2 / n * np.log(2 / delta))))
 
 
-def group_margins(log: Log, code: Ints, n_groups: int) -> Floats:
+def group_margins(log: Feedback, code: Ints, n_groups: int) -> Floats:
     """Return the pooled margins of each group, (G, K, K) (Eq. pooled-payoff), given the group of each context (n,)."""
     verdicts, K = log.verdicts, log.n_agents
     of, weight = code[log.context_of][verdicts.record].astype(np.int64), log.records.weights[verdicts.record]
@@ -112,7 +113,7 @@ def robust_lottery(matrices: Floats, weights: Floats, radius: float) -> tuple[Fl
     return pi / pi.sum(), -float(program.fun)
 
 
-def groups_of(log: Log, column: str) -> tuple[Ints, tuple[str, ...]]:
+def groups_of(log: Feedback, column: str) -> tuple[Ints, tuple[str, ...]]:
     """Number the values of a context column that contexts with a record have; -1 at other contexts."""
     if column not in log.contexts.column_names:
         raise InputError(f"groups is {column!r}, no context column; this log has {column_list(log.contexts)}.")

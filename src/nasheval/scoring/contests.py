@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import rel_entr
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.notes import once
 from nasheval.payoff.clusters import FEW, Cluster, Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.intervals import critical_value, half_widths, known_means
 from nasheval.payoff.pseudo import PseudoOutcomes
@@ -91,8 +92,7 @@ class Contest:
 
     def notes(self) -> Iterator[str]:
         """Say what a reader should know before trusting the intervals."""
-        for note in cluster_notes(self.n_clusters, self.cluster, self.panel):
-            yield f"{note[:1].upper()}{note[1:]}."
+        yield from once(cluster_notes(self.n_clusters, self.cluster, self.panel))
         a, b = np.triu_indices(len(self.policies), 1)
         for p, q in zip(a, b, strict=True):
             if self.effective[p, q] < FEW and self.error[p, q] > 0:
@@ -229,12 +229,13 @@ class _Means:
 
 
 def _means(values: Contrasts, code: Ints, n_groups: int, how: Inference) -> list[_Means]:
-    stakes = [values.reach[values.used & (code == g)].mean(axis=0) for g in range(n_groups)]
-    moments = group_moments(values, code, n_groups, how.cluster, how.voters)
+    inside = [values.estimand.used & (code == g) for g in range(n_groups)]
+    stakes = [values.reach[rows].mean(axis=0) for rows in inside]
+    moments = group_moments(values.estimand, code, n_groups, how.cluster, how.voters)
     family = [each.floored(np.maximum(stake, _SAME)) for each, stake in zip(moments, stakes, strict=True)]
     c = critical_value(family, how.confidence, how.seed)
-    slack = (1 - how.confidence) * _SLACK / max(1, n_groups * values.n_pairs)
-    return [_of_group(values, values.used & (code == g), each, c, slack) for g, each in enumerate(family)]
+    slack = (1 - how.confidence) * _SLACK / max(1, n_groups * values.estimand.n_columns)
+    return [_of_group(values, rows, each, c, slack) for rows, each in zip(inside, family, strict=True)]
 
 
 def _of_group(values: Contrasts, inside: Bools, moments: Moments, c: float, slack: float) -> _Means:
@@ -243,7 +244,7 @@ def _of_group(values: Contrasts, inside: Bools, moments: Moments, c: float, slac
     same = reach.max(axis=0) <= _SAME
     n = np.inf if moments.cluster == "voter" else moments.n_contexts
     most = most_at_stake(reach.mean(axis=0), n, slack)
-    nothing = np.zeros(values.n_pairs)
+    nothing = np.zeros(values.estimand.n_columns)
     untold = nothing if values.untold is None else values.untold[inside].mean(axis=0)
     bridged = nothing if values.bridged is None else values.bridged[inside].mean(axis=0)
     half = np.where(same, 0.0, half_widths(moments, c) + untold)

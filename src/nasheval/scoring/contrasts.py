@@ -9,25 +9,21 @@ those of `nasheval.payoff`.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.feedback.links import SEEN
+from nasheval.payoff.estimand import CELLS, Estimand, surface_chunks
 from nasheval.payoff.pseudo import PseudoOutcomes
-
-_CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
 
 
 @dataclass(frozen=True, eq=False)
-class Contrasts(PseudoOutcomes):
-    """Pseudo-outcomes of C values, each a weighted sum of payoffs; verdicts that weigh nothing in a value are left out.
-
-    `pair` is the number of the value, and `slope` the weight of the pair times df/du.
+class Contrasts:
+    """C values, each a weighted sum of payoffs; verdicts that weigh nothing in a value are left out.
 
     Args:
-        surface: (n_contexts, C) the plug-in values out of fold.
+        estimand: the values, with one column each.
         reach: (n_contexts, C) a bound on the size of the value whatever the payoffs, from 0 to 1: lotteries that hardly
             differ cannot win much from each other.
         untold: (n_contexts, C) sum of |W_jk| over the pairs that no menu holds, whose payoff may be anything from -1 to
@@ -36,32 +32,10 @@ class Contrasts(PseudoOutcomes):
             part of no interval.
     """
 
-    surface: Floats
+    estimand: Estimand
     reach: Floats
     untold: Floats | None
     bridged: Floats | None
-
-    @property
-    def n_pairs(self) -> int:
-        """Number of values C."""
-        return int(self.surface.shape[1])
-
-    @cached_property
-    def _kept(self) -> Floats:
-        return self.surface
-
-    @cached_property
-    def status(self) -> Ints:
-        """(C,) a value is told by the votes, or it is part of `untold`."""
-        return np.full(self.n_pairs, SEEN, np.int8)
-
-    def bias(self, contexts: Ints) -> Floats:
-        """Return (C,) how far raised propensities could move the mean over some contexts."""
-        clipped, rows = self.clipped_pairs(contexts)
-        if clipped is None:
-            return np.zeros(self.n_pairs)
-        worst = clipped.max(axis=1).toarray().ravel()  # the payoffs that weigh in sum to `reach` at most
-        return np.asarray((worst[:, None] * self.reach[rows]).mean(axis=0))
 
 
 def responses(pseudo: PseudoOutcomes, lotteries: Floats) -> tuple[Floats, Floats | None]:
@@ -72,16 +46,16 @@ def responses(pseudo: PseudoOutcomes, lotteries: Floats) -> tuple[Floats, Floats
     Args:
         lotteries: (P, n_contexts, K).
     """
-    told, bridge = np.zeros(lotteries.shape), pseudo.bridge
+    response, bridge = np.zeros(lotteries.shape), pseudo.estimand.bridge
     bridged = None if bridge is None else np.zeros(lotteries.shape)
     for contexts, values in pseudo.plugin_chunks():
-        told[:, contexts] = _against(values, lotteries[:, contexts])
+        response[:, contexts] = _against(values, lotteries[:, contexts])
         if bridge is not None and bridged is not None:
             alone, tangent = np.zeros(values.shape), bridge.at(values)
-            moved = tangent.moved(np.arange(len(contexts)), pseudo.corrections[contexts].toarray())
+            moved = tangent.moved(np.arange(len(contexts)), pseudo.estimand.corrections[contexts].toarray())
             alone[:, bridge.pairs] = tangent.values + moved
             bridged[:, contexts] = _against(alone, lotteries[:, contexts])
-    return told, bridged
+    return response, bridged
 
 
 def _against(values: Floats, lotteries: Floats) -> Floats:
@@ -146,24 +120,35 @@ def _contrasts(
     untold: Floats | None,
     bridged: Floats | None,
 ) -> Contrasts:
-    """Return values whose verdicts are some rows of the log's, (v,), each with its value and weight."""
-    return Contrasts(
-        fit=pseudo.fit,
-        aggregation=pseudo.aggregation,
+    """Return values whose verdicts are some rows of the log's, (v,), each with its value and weight.
+
+    Args:
+        surface: (n_contexts, C) the plug-in values out of fold.
+    """
+    slope, share = pseudo.slope[rows] * weight, pseudo.share[rows]
+    step = max(1, CELLS // max(1, len(pseudo.aggregation.pair), surface.shape[1]))
+    estimand = Estimand(
+        log=pseudo.fit.log,
+        used=pseudo.used,
         context=pseudo.context[rows],
         record=pseudo.record[rows],
-        pair=value.astype(np.int32),
-        residual=pseudo.residual[rows],
-        slope=pseudo.slope[rows] * weight,
-        spread=pseudo.spread[rows],
-        share=pseudo.share[rows],
-        used=pseudo.used,
-        unseen="tie",  # what pairs that were never compared could add is in `untold`
-        surface=surface,
-        reach=reach,
-        untold=untold,
-        bridged=bridged,
+        column=value.astype(np.int32),
+        correction=share * slope * pseudo.residual[rows],
+        weight=share * np.abs(slope),
+        status=np.full(surface.shape[1], SEEN, np.int8),  # what pairs never compared could add is in `untold`
+        plugin=lambda contexts: surface_chunks(surface, contexts, step),
+        bias=lambda contexts: _bias(pseudo, reach, contexts),
     )
+    return Contrasts(estimand, reach, untold, bridged)
+
+
+def _bias(pseudo: PseudoOutcomes, reach: Floats, contexts: Ints) -> Floats:
+    """Return (C,) how far raised propensities could move the mean over some contexts."""
+    clipped, rows = pseudo.clipped_pairs(contexts)
+    if clipped is None:
+        return np.zeros(reach.shape[1])
+    worst = clipped.max(axis=1).toarray().ravel()  # the payoffs that weigh in sum to `reach` at most
+    return np.asarray((worst[:, None] * reach[rows]).mean(axis=0))
 
 
 def _agents_of(pseudo: PseudoOutcomes) -> tuple[Ints, Ints]:
@@ -191,7 +176,7 @@ def _untold(pseudo: PseudoOutcomes, lotteries: Floats, a: Ints, b: Ints) -> Floa
     if not len(j):
         return None
     found = np.empty((lotteries.shape[1], len(a)))
-    step = max(1, _CELLS // len(j))
+    step = max(1, CELLS // len(j))
     for start in range(0, len(found), step):
         first, second = lotteries[:, start : start + step, j], lotteries[:, start : start + step, k]
         for column, (p, q) in enumerate(zip(a, b, strict=True)):

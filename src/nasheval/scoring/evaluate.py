@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ import numpy as np
 from nasheval.arrays import Floats
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import InputError
-from nasheval.feedback.base import Log
-from nasheval.feedback.groups import context_groups
+from nasheval.feedback.groups import by_value
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort
 from nasheval.payoff.aggregation import AnyAggregator
 from nasheval.payoff.clusters import Cluster, Speaks
@@ -28,9 +28,9 @@ from nasheval.scoring.spending import Costs, costs_of
 
 def evaluate(
     policies: Mapping[str, Policy | PolicyLearner],
-    test: Log,
+    test: Feedback,
     *,
-    train: Log | Stage1 | None = None,
+    train: Feedback | Stage1 | None = None,
     by: str | None = None,
     costs: Costs | None = None,
     outcome: Any = "voters",
@@ -74,11 +74,11 @@ def evaluate(
     checked_level(confidence)
     # Say what is wrong before an hour of fitting.
     if by is not None:
-        context_groups(test, by, np.ones(test.n_contexts, bool))
+        by_value(test, by, np.ones(test.n_contexts, bool))
     if costs is not None:
         costs_of(test, costs)
     given = {"outcome": outcome, "propensity": propensity, "aggregator": aggregator, "encoder": encoder}
-    fits = 1 + (isinstance(train, Log) and not all(isinstance(policy, Policy) for policy in policies.values()))
+    fits = 1 + (isinstance(train, Feedback) and not all(isinstance(policy, Policy) for policy in policies.values()))
     with stages({"Fitting nuisances": 1.0}, show=verbose and sys.stderr.isatty()) as begin:
         advance = begin("Fitting nuisances")
         work = _Work(given, folds, Effort(seed, n_jobs, device, lambda share: advance(share / fits)))
@@ -89,7 +89,7 @@ def evaluate(
     return score(pseudo, lotteries, by=by, costs=costs, **how)
 
 
-def _known_stage1(policies: Any, train: Log | Stage1 | None) -> Log | Stage1 | None:
+def _known_stage1(policies: Any, train: Feedback | Stage1 | None) -> Feedback | Stage1 | None:
     """Return the Stage 1 of the training log where a fitted estimator among the policies has it."""
     for policy in policies.values() if isinstance(policies, Mapping) else ():
         stage1 = getattr(policy, "stage1_", None)
@@ -98,7 +98,7 @@ def _known_stage1(policies: Any, train: Log | Stage1 | None) -> Log | Stage1 | N
     return train
 
 
-def _checked(policies: Any, test: Log, train: Log | Stage1 | None) -> dict[str, Policy | PolicyLearner]:
+def _checked(policies: Any, test: Feedback, train: Feedback | Stage1 | None) -> dict[str, Policy | PolicyLearner]:
     """Return the policies, those inside fitted estimators taken out; raise for what cannot be evaluated."""
     if not isinstance(policies, Mapping) or not policies:
         raise InputError(f"policies is {policies!r}; accepted is a mapping of names to at least one policy.")
@@ -141,25 +141,25 @@ class _Work:
     folds: int
     effort: Effort
 
-    def stage1(self, log: Log, **more: Any) -> Stage1:
+    def stage1(self, log: Feedback, **more: Any) -> Stage1:
         folds = min(self.folds, log.n_contexts)
         return fit_stage1(log, folds=folds, effort=self.effort, **self.given, **more)
 
-    def pseudo(self, log: Log) -> PseudoOutcomes:
+    def pseudo(self, log: Feedback) -> PseudoOutcomes:
         return self.stage1(log, second_stage="none").pseudo
 
-    def fitted(self, policies: Mapping[str, Any], train: Log | Stage1 | None) -> dict[str, Policy]:
+    def fitted(self, policies: Mapping[str, Any], train: Feedback | Stage1 | None) -> dict[str, Policy]:
         if all(isinstance(policy, Policy) for policy in policies.values()):
             return dict(policies)
-        stage1 = self.stage1(train) if isinstance(train, Log) else train
-        effort = replace(self.effort, advance=lambda share: None)  # the bar is that of the nuisances
+        stage1 = self.stage1(train) if isinstance(train, Feedback) else train
+        effort = self.effort.share(0.0)  # the bar is that of the nuisances
         return {
             name: policy if isinstance(policy, Policy) else policy.fit(stage1, effort)
             for name, policy in policies.items()
         }
 
 
-def lotteries_of(name: str, policy: Policy, log: Log) -> Floats:
+def lotteries_of(name: str, policy: Policy, log: Feedback) -> Floats:
     """Return a policy's lotteries at the contexts of a log, (n_contexts, K), agents as in the log."""
     strangers = [agent for agent in policy.agents if agent not in log.agents]
     if strangers:

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Floats, Ints, readonly
-from nasheval.feedback.base import Log
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
+from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Features
 from nasheval.payoff.bridging import STATUS_NAMES
 from nasheval.payoff.stage1 import Stage1
@@ -156,7 +156,7 @@ def heaviest_votes(stage1: Stage1, rows: Ints, distance: Floats, count: int) -> 
     )
 
 
-def _said(log: Log, record: int) -> tuple[tuple[str, ...], ...]:
+def _said(log: Feedback, record: int) -> tuple[tuple[str, ...], ...]:
     """Return the blocks of a record, best first."""
     inside = slice(log.records.offsets[record], log.records.offsets[record + 1])
     agents, block = log.records.agent[inside], log.records.block[inside]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Bools, Floats
-from nasheval.feedback.groups import context_groups
+from nasheval.feedback.groups import by_value
 from nasheval.nuisance.diagnostics import NuisanceDiagnostics
 from nasheval.payoff.clusters import Cluster, Speaks
 from nasheval.payoff.intervals import checked_level
@@ -129,7 +129,7 @@ class Evaluation:
         """Draw the verdict, the round robin, each policy's worst opponent and cost, the groups and the notes."""
         from rich.text import Text
 
-        from nasheval.payoff.tables import warnings
+        from nasheval.payoff.drawing import warnings
         from nasheval.scoring.heldout_tables import group_table, policy_table, round_robin_table
 
         yield Text(self.verdict, style="bold")
@@ -143,7 +143,7 @@ class Evaluation:
         yield from warnings(self.notes)
 
     def __str__(self) -> str:
-        from nasheval.payoff.tables import plain
+        from nasheval.payoff.drawing import plain
 
         return plain(self)
 
@@ -175,10 +175,12 @@ def score(
     arena = Arena.of(pseudo, tuple(lotteries), stacked)
     how = Inference(cluster, level, seed, voters)
     [overall] = arena.contests(np.zeros(log.n_contexts, np.int64), ["all"], how)
-    groups = [] if by is None else arena.contests(*context_groups(log, by, pseudo.used), how)
-    groups.sort(key=lambda group: -group.n_contexts)
+    contests: list[Contest] = []
+    if by is not None:
+        groups = by_value(log, by, pseudo.used)
+        contests = sorted(arena.contests(groups.code, groups.names, how), key=lambda contest: -contest.n_contexts)
     spending = None if costs is None else measure_spending(stacked, costs_of(log, costs), pseudo.used, level)
-    return Evaluation(overall, tuple(groups), by, spending, level, _notes(pseudo, overall))
+    return Evaluation(overall, tuple(contests), by, spending, level, _notes(pseudo, overall))
 
 
 def _notes(pseudo: PseudoOutcomes, overall: Contest) -> tuple[str, ...]:

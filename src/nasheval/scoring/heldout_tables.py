@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nasheval.payoff.tables import listing
+from nasheval.payoff.drawing import listing
 from nasheval.scoring.contests import Contest
 from nasheval.scoring.spending import Spending
 

@@ -4,21 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, cast
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats
-from nasheval.feedback.base import Log
-from nasheval.feedback.groups import context_groups
 from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
-from nasheval.payoff.inference import GroupPayoff, group_payoff, group_payoffs
-from nasheval.payoff.pseudo import PseudoOutcomes
+from nasheval.payoff.inference import GroupPayoff
 from nasheval.policy.ladder import ratings
-
-ALL = "all"  # the name of the group of all contexts
 
 
 @dataclass(frozen=True)
@@ -51,30 +45,22 @@ class Standing:
     bridged: int
 
 
-class Group(NamedTuple):
-    """A group of contexts: its name, who is inside, (n_contexts,), and its mean payoffs."""
-
-    name: str
-    inside: Bools
-    payoff: GroupPayoff
-
-
-def standings(log: Log, groups: Sequence[Group], regularizer: Regularizer) -> Iterator[Standing]:
+def standings(log: Feedback, payoffs: Sequence[GroupPayoff], regularizer: Regularizer) -> Iterator[Standing]:
     """Yield the agents that have a vote in each group, most probable first."""
-    for name, inside, payoff in groups:
-        found = payoff.equilibrium(regularizer)
-        rating, error, votes = rated(log, inside)
-        order = np.lexsort((-rating, -found.frequency.round(2), -found.lottery.round(3)))
+    for payoff in payoffs:
+        stability = payoff.equilibrium(regularizer)
+        rating, error, votes = rated(log, payoff.inside)
+        order = np.lexsort((-rating, -stability.frequency.round(2), -stability.lottery.round(3)))
         unseen = ((payoff.status == BRIDGED) & payoff.present).sum(axis=1)
         for a in order[payoff.present[order]]:
             yield Standing(
-                name,
+                payoff.name,
                 log.agents[a],
-                float(found.lottery[a]),
-                float(found.lower[a]),
-                float(found.upper[a]),
-                float(found.frequency[a]),
-                bool(found.winners[a]),
+                float(stability.lottery[a]),
+                float(stability.lower[a]),
+                float(stability.upper[a]),
+                float(stability.frequency[a]),
+                bool(stability.winners[a]),
                 float(rating[a]),
                 float(error[a]),
                 float(votes[a]),
@@ -82,24 +68,11 @@ def standings(log: Log, groups: Sequence[Group], regularizer: Regularizer) -> It
             )
 
 
-def rated(log: Log, inside: Bools) -> tuple[Floats, Floats, Floats]:
+def rated(log: Feedback, inside: Bools) -> tuple[Floats, Floats, Floats]:
     """Return ratings, their errors and votes, (K,) each, from the votes at some contexts."""
-    part = log if inside.all() else cast(Feedback, log)[inside]
-    if not part.n_records:
+    group = log if inside.all() else log[inside]
+    if not group.n_records:
         nothing = np.full(log.n_agents, np.nan)
         return nothing, nothing, np.zeros(log.n_agents)
-    found = ratings(part)
-    return np.where(found.determined, found.rating, np.nan), found.error, found.votes
-
-
-def groups_of(pseudo: PseudoOutcomes, by: str | None, **options: Any) -> list[Group]:
-    """Return the groups of a context column, most contexts first; None: one of all contexts.
-
-    Args:
-        options: confidence, voters and seed, as for `group_payoff`.
-    """
-    if by is None:
-        return [Group(ALL, np.ones(pseudo.n_contexts, bool), group_payoff(pseudo, name=ALL, **options))]
-    code, names = context_groups(pseudo.fit.log, by, pseudo.used)
-    payoffs = group_payoffs(pseudo, by, **options)
-    return [Group(payoff.name, code == names.index(payoff.name), payoff) for payoff in payoffs]
+    board = ratings(group)
+    return np.where(board.determined, board.rating, np.nan), board.error, board.votes

@@ -17,8 +17,8 @@ from nasheval.errors import InputError, MissingExtraError
 from nasheval.feedback.links import SEEN, UNKNOWN
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.nuisance.diagnostics import Calibration, NuisanceDiagnostics
-from nasheval.payoff.diagnostics import Stage1Diagnostics
 from nasheval.payoff.inference import GroupPayoff
+from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.scoring.leaderboard import Standing
 from nasheval.scoring.report.frontier import cost_frontier as frontier_points
 
@@ -188,15 +188,15 @@ def calibration(
         diagnostics: from `NashEval.diagnostics`.
         of: the verdicts, or how often menus are asked.
     """
-    found = _calibration(diagnostics, of)
+    bins = _calibration(diagnostics, of)
     ax = _axes(ax, 4.6, 4.4)
-    ends = np.concatenate([found.predicted, found.observed])
+    ends = np.concatenate([bins.predicted, bins.observed])
     if len(ends):
         ax.plot([ends.min(), ends.max()], [ends.min(), ends.max()], color=GREY, linestyle="--", linewidth=1)
-    ax.errorbar(found.predicted, found.observed, yerr=2 * found.error, color=BLUE, fmt="o", markersize=5)
+    ax.errorbar(bins.predicted, bins.observed, yerr=2 * bins.error, color=BLUE, fmt="o", markersize=5)
     what = "verdict" if of == "outcome" else "propensity"
     ax.set(xlabel=f"predicted {what}", ylabel=f"observed {what}")
-    ax.set_title(f"{int(found.count.sum()):,} predictions out of fold", fontsize=10)
+    ax.set_title(f"{int(bins.count.sum()):,} predictions out of fold", fontsize=10)
     _plain(ax)
     return ax
 
@@ -267,7 +267,7 @@ def _plain(ax: Axes) -> None:
 def _best(group: GroupPayoff, most: int) -> Ints:
     """Return the agents with the largest mean payoff among those with a vote in the group, best first."""
     order = np.argsort(-group.estimate[:, group.present].sum(axis=1), kind="stable")
-    return np.asarray(order[group.present[order]][:most])
+    return order[group.present[order]][:most]
 
 
 def _drawn(group: GroupPayoff, in_cycles: list[str], most: int) -> list[int]:
@@ -282,11 +282,11 @@ def _matrix(leaderboard: Any, value: str) -> tuple[list[str], list[str], Floats]
     """Return groups, agents and the column `value` as (groups, agents), from a table or from standings."""
     columns = _columns(leaderboard, ("group", "agent", value))
     groups, agents = (list(dict.fromkeys(map(str, columns[name]))) for name in ("group", "agent"))
-    found = np.zeros((len(groups), len(agents)))
+    values = np.zeros((len(groups), len(agents)))
     row = [groups.index(str(group)) for group in columns["group"]]
     place = [agents.index(str(agent)) for agent in columns["agent"]]
-    found[row, place] = np.nan_to_num(np.asarray(columns[value], np.float64))
-    return groups, agents, found
+    values[row, place] = np.nan_to_num(np.asarray(columns[value], np.float64))
+    return groups, agents, values
 
 
 def _columns(leaderboard: Any, names: Sequence[str]) -> dict[str, list[Any]]:
@@ -327,13 +327,13 @@ def _priced(
 def _calibration(diagnostics: Any, of: str) -> Calibration:
     if isinstance(diagnostics, Calibration):
         return diagnostics
-    found = diagnostics.nuisances if isinstance(diagnostics, Stage1Diagnostics) else diagnostics
-    if not isinstance(found, NuisanceDiagnostics) or of not in ("outcome", "propensity"):
+    nuisances = diagnostics.nuisances if isinstance(diagnostics, Stage1Diagnostics) else diagnostics
+    if not isinstance(nuisances, NuisanceDiagnostics) or of not in ("outcome", "propensity"):
         raise InputError(
             f"calibration was given {type(diagnostics).__name__} and of={of!r}; accepted are model.diagnostics() and "
             f"'outcome' or 'propensity'."
         )
-    chosen = found.outcome if of == "outcome" else found.propensity
+    chosen = nuisances.outcome if of == "outcome" else nuisances.propensity
     if chosen is None:
         raise InputError("The propensities of this model are known only at records; there is nothing to calibrate.")
     return chosen

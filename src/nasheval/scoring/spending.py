@@ -9,7 +9,7 @@ import numpy as np
 from scipy.stats import t
 
 from nasheval.arrays import Bools, Floats
-from nasheval.feedback.base import Log
+from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import L2
 from nasheval.policy.terms import AnyCosts, Terms
 from nasheval.scoring.metrics import expected_cost
@@ -48,7 +48,7 @@ def measure_spending(lotteries: Floats, costs: Floats, used: Bools, confidence: 
     return Spending(mean, error, mean - half, mean + half)
 
 
-def costs_of(log: Log, costs: Costs) -> Floats:
+def costs_of(log: Feedback, costs: Costs) -> Floats:
     """Return the costs of the log's agents, (K,), or (n_contexts, K) where some depend on the context.
 
     Args:

@@ -20,22 +20,27 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints, offsets_of
-from nasheval.store.plain import unsavable
+from nasheval.arrays import Ints, offsets_of
+from nasheval.store.settings import unsavable
 
 if TYPE_CHECKING:
     from lightgbm import Booster
 
 _OBJECTIVES = ("regression", "regression_l1", "huber", "fair", "quantile", "mape", "poisson", "gamma", "tweedie")
 _OBJECTIVE = re.compile(rf"objective=({'|'.join(_OBJECTIVES)})( sqrt)?( tweedie_variance_power:[.0-9]+)?")
-_WHOLE = ("num_leaves", "num_cat", "split_feature", "decision_type", "left_child", "right_child")
-_REAL = ("threshold", "leaf_value")
-_CATEGORIES = ("cat_boundaries", "cat_threshold")
-_FIRST = (
+_REALS = ("threshold", "leaf_value")
+_KEYS = (
     "num_leaves", "num_cat", "split_feature", "threshold", "decision_type", "left_child", "right_child", "leaf_value"
 )  # fmt: skip
-_WHOLE_LIST = re.compile(r"(-?[0-9]+( -?[0-9]+)*)?")
-_REAL_LIST = re.compile(r"(-?([0-9.]+(e[-+]?[0-9]+)?|inf)( -?([0-9.]+(e[-+]?[0-9]+)?|inf))*)?")
+_CATEGORIES = ("cat_boundaries", "cat_threshold")
+_WHOLE, _REAL = "-?[0-9]+", "-?(?:[0-9.]+(?:e[-+]?[0-9]+)?|inf)"
+_LISTS = {key: f"{key}=(?P<{key}>(?:{one}(?: {one})*)?)\n" for key, one in
+          ((key, _REAL if key in _REALS else _WHOLE) for key in (*_KEYS, *_CATEGORIES))}  # fmt: skip
+_TREE = re.compile(
+    "Tree=(?P<number>[0-9]+)\n"
+    + "".join(_LISTS[key] for key in _KEYS)
+    + f"(?:{''.join(_LISTS[key] for key in _CATEGORIES)})?is_linear=0\nshrinkage=1\n\n\n"
+)
 _START = re.compile(r"model (?P<number>[0-9]{1,9}) (constant (?P<constant>[^ ]+)|lines (?P<lines>[0-9]{1,9}))")
 _END = ["end of trees", "", "pandas_categorical:null"]
 _CATEGORICAL = 1  # bit of a decision type
@@ -64,15 +69,14 @@ def models_text(models: Sequence[Booster | float], what: str) -> str:
 def booster_lines(text: str, what: str) -> list[str]:
     """Return LightGBM's text of a model, in lines, without what predictions do not need."""
     head, *blocks = text.split("\nend of trees")[0].split("\nTree=")
-    told = head.split("\n")
-    objective = next((line for line in told if line.startswith("objective=")), "objective=custom")
-    if not _OBJECTIVE.fullmatch(objective) or "num_tree_per_iteration=1" not in told or "is_linear=1" in text:
+    given = dict(line.partition("=")[::2] for line in head.split("\n"))
+    objective = f"objective={given.get('objective', 'custom')}"
+    if not _OBJECTIVE.fullmatch(objective) or given["num_tree_per_iteration"] != "1" or "is_linear=1" in text:
         raise unsavable(what, f"a LightGBM model with linear trees, several classes or {objective}")
-    width = next(int(line.removeprefix("max_feature_idx=")) for line in told if line.startswith("max_feature_idx="))
-    lines = _head(objective, width + 1, average="average_output" in told)
+    lines = _head(objective, int(given["max_feature_idx"]) + 1, average="average_output" in given)
     for number, block in enumerate(blocks):
         values = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
-        kept = [name for name in (*_FIRST, *_CATEGORIES) if name in values]
+        kept = [name for name in (*_KEYS, *_CATEGORIES) if name in values]
         lines += [f"Tree={number}", *(f"{name}={values[name]}" for name in kept), "is_linear=0", "shrinkage=1", "", ""]
     return [*lines, *_END]
 
@@ -94,26 +98,24 @@ def models_of(text: str, count: int, width: int) -> tuple[Booster | float, ...]:
         count: how many there must be.
         width: number of features of each.
     """
-    lines, found, place = text.split("\n"), [], 0
+    lines, place = text.split("\n"), 0
+    models: list[Booster | float] = []
     for number in range(count):
-        told = _START.fullmatch(lines[place] if place < len(lines) else "")
-        if told is None or int(told["number"]) != number:
+        start = _START.fullmatch(lines[place] if place < len(lines) else "")
+        if start is None or int(start["number"]) != number:
             raise ValueError(f"model {number} of {count} does not begin where it should")
-        place += 1
-        if told["constant"]:
-            found.append(_constant(told["constant"]))
-        else:
-            found.append(booster_of(lines[place : place + int(told["lines"])], width))
-            place += int(told["lines"])
+        end = place + 1 + int(start["lines"] or 0)
+        models.append(_constant(start["constant"]) if start["constant"] else booster_of(lines[place + 1 : end], width))
+        place = end
     if lines[place:] != [""]:
         raise ValueError(f"something follows the last of {count} models")
-    return tuple(found)
+    return tuple(models)
 
 
-def _constant(told: str) -> float:
-    if not _REAL_LIST.fullmatch(told) or not np.isfinite(float(told)):
-        raise ValueError(f"a model is {told!r:.40}, no finite number")
-    return float(told)
+def _constant(text: str) -> float:
+    if not re.fullmatch(_REAL, text) or not np.isfinite(float(text)):
+        raise ValueError(f"a model is {text!r:.40}, no finite number")
+    return float(text)
 
 
 def booster_of(lines: list[str], width: int) -> Booster:
@@ -130,61 +132,40 @@ def booster_of(lines: list[str], width: int) -> Booster:
         raise ValueError(f"a model does not begin as one with {width} features does")
     if lines[-len(_END) :] != _END:
         raise ValueError("a model ends too early")
-    _check_trees(_Trees.of(lines[len(head) : -len(_END)]), width)
+    _check_trees(*_trees("".join(f"{line}\n" for line in lines[len(head) : -len(_END)])), width)
     try:
         return lgb.Booster(model_str="\n".join([*lines, ""]))
     except lgb.basic.LightGBMError as error:
         raise ValueError(f"LightGBM cannot read a model ({error})") from error
 
 
-class _Trees:
-    """The numbers of several trees, flat.
-
-    Args:
-        values: for each key one array over all trees.
-        sizes: for each key (trees,) how many of them each tree has.
-    """
-
-    def __init__(self, values: dict[str, Any], sizes: dict[str, Ints]) -> None:
-        self.values, self.sizes = values, sizes
-
-    @staticmethod
-    def of(lines: list[str]) -> _Trees:
-        """Take the lines of all trees apart."""
-        told: dict[str, list[str]] = {name: [] for name in (*_FIRST, *_CATEGORIES)}
-        place, number = 0, 0
-        while place < len(lines):
-            categories = _CATEGORIES if lines[place + 2 : place + 3] != ["num_cat=0"] else ()
-            keys = (*_FIRST, *categories)
-            block = lines[place : place + len(keys) + 5]
-            if block[:1] != [f"Tree={number}"] or block[len(keys) + 1 :] != ["is_linear=0", "shrinkage=1", "", ""]:
-                raise ValueError(f"tree {number} of a model is not laid out as it should be")
-            for name, line in zip(keys, block[1:], strict=False):
-                if not line.startswith(f"{name}="):
-                    raise ValueError(f"tree {number} of a model lacks {name!r}")
-                told[name].append(line[len(name) + 1 :])
-            for name in set(_CATEGORIES) - set(keys):
-                told[name].append("")
-            place, number = place + len(block), number + 1
-        return _Trees({k: _numbers(k, v) for k, v in told.items()}, {k: _counts(v) for k, v in told.items()})
+Numbers = dict[str, Any]  # for each key one array over all trees
 
 
-def _numbers(name: str, told: list[str]) -> Any:
-    joined, whole = " ".join(value for value in told if value), name not in _REAL
-    if not (_WHOLE_LIST if whole else _REAL_LIST).fullmatch(joined):
-        raise ValueError(f"{name!r} of a tree holds something other than numbers")
-    found = np.array(joined.split(), np.int64 if whole else np.float64)
-    if name != "threshold" and not np.isfinite(found).all():  # a split at infinity parts missing values from the rest
-        raise ValueError(f"{name!r} of a tree is not finite")
-    return found
+def _trees(text: str) -> tuple[Numbers, Numbers]:
+    """Take the text of all trees apart: the numbers of each key, flat, and (trees,) how many of them each tree has."""
+    trees: list[re.Match[str]] = []
+    while (place := trees[-1].end() if trees else 0) < len(text):
+        tree = _TREE.match(text, place)
+        if tree is None or int(tree["number"]) != len(trees):
+            raise ValueError(
+                f"tree {len(trees)} of a model is not laid out as it should be: it lacks a line, or holds something "
+                "other than numbers"
+            )
+        trees.append(tree)
+    lists = {key: [tree[key] or "" for tree in trees] for key in (*_KEYS, *_CATEGORIES)}
+    sizes = {key: np.array([len(values.split()) for values in own]) for key, own in lists.items()}
+    return {key: _numbers(key, own) for key, own in lists.items()}, sizes
 
 
-def _counts(told: list[str]) -> Ints:
-    return np.array([value.count(" ") + 1 if value else 0 for value in told], np.int64)
+def _numbers(key: str, lists: list[str]) -> Any:
+    values = np.array(" ".join(lists).split(), np.float64 if key in _REALS else np.int64)
+    if key != "threshold" and not np.isfinite(values).all():  # a split at infinity parts missing values from the rest
+        raise ValueError(f"{key!r} of a tree is not finite")
+    return values
 
 
-def _check_trees(trees: _Trees, width: int) -> None:
-    values, sizes = trees.values, trees.sizes
+def _check_trees(values: Numbers, sizes: Numbers, width: int) -> None:
     leaves = values["num_leaves"]
     _require((sizes["num_leaves"] == 1).all() and (sizes["num_cat"] == 1).all(), "a tree has two sizes")
     _require((leaves >= 1).all() and (values["num_cat"] >= 0).all(), "a tree has no leaves")
@@ -194,17 +175,17 @@ def _check_trees(trees: _Trees, width: int) -> None:
     _require(_within(values["split_feature"], 0, width - 1), "a tree splits a feature that is not there")
     _require(_within(values["decision_type"], 0, _LARGEST_TYPE), "a tree decides in an unknown way")
     _check_children(values, leaves)
-    _check_categories(trees, leaves)
+    _check_categories(values, sizes, leaves)
 
 
-def _check_children(values: dict[str, Any], leaves: Ints) -> None:
+def _check_children(values: Numbers, leaves: Ints) -> None:
     """Every node but the root has one parent, which comes before it, and every leaf has one."""
     nodes = leaves - 1
     tree, starts = np.repeat(np.arange(len(nodes)), nodes), offsets_of(nodes)[:-1].astype(np.int64)
     own = np.arange(int(nodes.sum())) - starts[tree]
     children = np.concatenate([values["left_child"], values["right_child"]])
     tree, parent = np.tile(tree, 2), np.tile(own, 2)
-    inner = children >= 0  # a leaf l is told as ~l
+    inner = children >= 0  # a leaf l is written as ~l
     _require((children[inner] > parent[inner]).all(), "a tree leads back to where it came from")
     _require((children < nodes[tree]).all() and (~children < leaves[tree]).all(), "a tree leads out of itself")
     seen = np.bincount((starts[tree] + children)[inner], minlength=len(own))
@@ -215,11 +196,12 @@ def _check_children(values: dict[str, Any], leaves: Ints) -> None:
     _require(np.array_equal(seen, ~alone), "a leaf of a tree has two parents, or none")
 
 
-def _check_categories(trees: _Trees, leaves: Ints) -> None:
-    values, sizes, number = trees.values, trees.sizes, trees.values["num_cat"]
-    by_category: Bools = (values["decision_type"] & _CATEGORICAL) > 0
+def _check_categories(values: Numbers, sizes: Numbers, leaves: Ints) -> None:
+    number = values["num_cat"]
+    by_category = (values["decision_type"] & _CATEGORICAL) > 0
     _require(np.array_equal(sizes["cat_boundaries"], np.where(number > 0, number + 1, 0)), "a tree's categories differ")
-    chosen: Floats = values["threshold"][by_category]
+    _require(not sizes["cat_threshold"][number == 0].any(), "a tree has categories and no split by them")
+    chosen = values["threshold"][by_category]
     most = np.repeat(number, leaves - 1)[by_category]
     _require(bool(((chosen >= 0) & (chosen < most) & (chosen == np.floor(chosen))).all()), "a tree lacks a category")
     _require(_within(values["cat_threshold"], 0, 2**32 - 1), "a tree's categories are out of range")

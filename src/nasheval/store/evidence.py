@@ -10,7 +10,7 @@ Its context columns and records are those of `Feedback.to_arrow`; beside them, f
     _raised       menus whose propensity lay below its floor there, where some did
     _raised_by    by what share of the floor
 
-Texts are tags (`texts.tagged`) unless they were to be kept.
+Texts are tags (`text_tags.tagged`) unless they were to be kept.
 """
 
 from __future__ import annotations
@@ -29,10 +29,9 @@ from scipy.sparse import csr_array
 from nasheval.arrays import Array, Floats, Ints, offsets_of
 from nasheval.errors import InputError
 from nasheval.feedback import arrow
-from nasheval.feedback.base import Log
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit
-from nasheval.store.texts import tagged
+from nasheval.store.text_tags import tagged
 
 EVIDENCE = "evidence.parquet"
 _FOLD, _PROPENSITY, _MU, _VOTER, _VECTOR = "_fold", "_propensity", "_mu", "_voter", "_vector"
@@ -77,7 +76,7 @@ def evidence_bytes(fit: NuisanceFit, *, dim: int, tag: bool) -> bytes:
     taken = sorted(set(_OURS) & set(log.contexts.column_names))
     if taken:
         raise InputError(f"A context column is called {taken[0]!r}, a name that saved models use; rename it and fit.")
-    table = arrow.to_arrow(_without_names(log, tag))
+    table = _without_names(log, tag).to_arrow()
     records, verdicts = np.diff(log.context_offsets), _verdicts(log)
     columns = {_FOLD: pa.array(fit.fold, pa.int16())}
     columns[_PROPENSITY] = _lists(np.diff(fit.log.context_offsets), np.asarray(fit.raw_propensity, np.float64))
@@ -104,7 +103,7 @@ def _raised(fit: NuisanceFit) -> dict[str, pa.Array]:
     return {_RAISED: _lists(sizes, menu), _RAISED_BY: _lists(sizes, share)}
 
 
-def _without_names(log: Log, tag: bool) -> Log:
+def _without_names(log: Feedback, tag: bool) -> Feedback:
     records = log.records.replace(voter=None)
     contexts = log.contexts
     if tag and log.text is not None:
@@ -113,7 +112,7 @@ def _without_names(log: Log, tag: bool) -> Log:
     return replace(log, contexts=contexts, records=records, voters=None)
 
 
-def _verdicts(log: Log) -> Ints:
+def _verdicts(log: Feedback) -> Ints:
     """Return (n_contexts,) how many pair verdicts each context has."""
     return np.bincount(log.context_of[log.verdicts.record], minlength=log.n_contexts)
 
@@ -141,57 +140,55 @@ def evidence_of(raw: bytes, *, n_contexts: int, n_voters: int | None, dim: int, 
         odd = sorted(set(own) ^ wanted)[0]
         raise ValueError(f"the column {odd!r} is {'there' if odd in own else 'not there'}, unlike manifest.json says")
     log = arrow.from_arrow(table.drop_columns(list(own)), Feedback.from_records, source=EVIDENCE)
-    records = np.diff(log.context_offsets)
+    records, verdicts = np.diff(log.context_offsets), _verdicts(log)
     if n_voters is not None:
-        voter = _within(_VOTER, _flat(_VOTER, own[_VOTER], records, pa.types.is_int32), -1, n_voters - 1)
+        voter = _flat(own, _VOTER, records, pa.int32(), -1, n_voters - 1)
         names = pa.array([str(number) for number in range(n_voters)], pa.string())
         log = replace(log, records=log.records.replace(voter=voter), voters=names)
-    asked = _verdicts(log) if cut else records
-    propensity = _flat(_PROPENSITY, own[_PROPENSITY], asked, pa.types.is_float64)
-    mu = _flat(_MU, own[_MU], _verdicts(log), pa.types.is_float64)
     return Evidence(
         log=log,
         fold=_folds(own[_FOLD]),
-        propensity=_within(_PROPENSITY, propensity, 0.0, 1.0 + _SLACK),
-        mu=_within(_MU, mu, -1.0 - _SLACK, 1.0 + _SLACK),
+        propensity=_flat(own, _PROPENSITY, verdicts if cut else records, pa.float64(), 0.0, 1.0 + _SLACK),
+        mu=_flat(own, _MU, verdicts, pa.float64(), -1.0 - _SLACK, 1.0 + _SLACK),
         vectors=_vectors(own[_VECTOR], dim) if dim else None,
-        clipped=_clipped(own[_RAISED], own[_RAISED_BY]) if _RAISED in own else None,
+        clipped=_clipped(own) if _RAISED in own else None,
     )
 
 
 def _table(raw: bytes, n_contexts: int) -> pa.Table:
     with pq.ParquetFile(pa.BufferReader(raw), page_checksum_verification=True) as file:
-        told = file.metadata
-        groups = [told.row_group(group) for group in range(told.num_row_groups)]
+        about = file.metadata
+        groups = [about.row_group(group) for group in range(about.num_row_groups)]
         values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
-        if told.num_rows != n_contexts:
-            raise ValueError(f"it has {told.num_rows:,} contexts where manifest.json tells of {n_contexts:,}")
+        if about.num_rows != n_contexts:
+            raise ValueError(f"it has {about.num_rows:,} contexts where manifest.json tells of {n_contexts:,}")
         if values > max(_MANY, _RATIO * len(raw)):
             raise ValueError(f"it claims {values:,} values in {len(raw):,} bytes")
-        found = file.read()
-    found.validate(full=True)
-    if any(isinstance(kind, pa.BaseExtensionType) for kind in found.schema.types):
+        table = file.read()
+    table.validate(full=True)
+    if any(isinstance(kind, pa.BaseExtensionType) for kind in table.schema.types):
         raise ValueError("a column is of a type that Parquet itself does not have")
-    return found
+    return table
 
 
-def _flat(name: str, column: pa.Array, sizes: Ints, kind: Callable[[pa.DataType], bool]) -> Array:
-    """Return what a column of lists holds, given how many each must hold."""
-    if not pa.types.is_large_list(column.type) or not kind(column.type.value_type):
+def _flat(columns: dict[str, Any], name: str, sizes: Ints, kind: pa.DataType, low: float, high: float) -> Any:
+    """Return what a column of lists holds, given how many each must hold, of which type and in which range."""
+    column = columns[name]
+    if not pa.types.is_large_list(column.type) or column.type.value_type != kind:
         raise ValueError(f"the column {name!r} holds {column.type}")
     if column.null_count or not np.array_equal(np.asarray(pc.list_value_length(column)), sizes):
         raise ValueError(f"the column {name!r} does not have one value for each of what it tells of")
     flat = column.flatten()
     if flat.null_count:
         raise ValueError(f"the column {name!r} holds a null")
-    return np.asarray(flat)
+    return _within(name, np.asarray(flat), low, high)
 
 
-def _clipped(raised: pa.Array, by: pa.Array) -> csr_array:
+def _clipped(columns: dict[str, Any]) -> csr_array:
     """Return (n_contexts, menus) by what share of its floor each propensity lay below it."""
-    sizes = np.asarray(pc.fill_null(pc.list_value_length(raised), 0))
-    menu = _within(_RAISED, _flat(_RAISED, raised, sizes, pa.types.is_int32), 0, _MANY)
-    share = _within(_RAISED_BY, _flat(_RAISED_BY, by, sizes, pa.types.is_float64), 0.0, 1.0)
+    sizes = np.asarray(pc.fill_null(pc.list_value_length(columns[_RAISED]), 0))
+    menu = _flat(columns, _RAISED, sizes, pa.int32(), 0, _MANY)
+    share = _flat(columns, _RAISED_BY, sizes, pa.float64(), 0.0, 1.0)
     return csr_array((share, menu, offsets_of(sizes)), shape=(len(sizes), int(menu.max(initial=-1)) + 1))
 
 
@@ -201,14 +198,13 @@ def _folds(column: pa.Array) -> Ints:
     return np.asarray(column)
 
 
-def _vectors(column: pa.Array, dim: int) -> Floats:
+def _vectors(column: pa.Array, dim: int) -> Any:
     if column.type != pa.list_(pa.float32(), dim) or column.null_count or column.flatten().null_count:
         raise ValueError(f"the column {_VECTOR!r} holds {column.type}, or a null")
-    found = np.asarray(column.flatten()).reshape(-1, dim)
-    return _within(_VECTOR, found, -1.0 - _SLACK, 1.0 + _SLACK)
+    return _within(_VECTOR, np.asarray(column.flatten()).reshape(-1, dim), -1.0 - _SLACK, 1.0 + _SLACK)
 
 
-def _within(name: str, values: Array, low: float, high: float) -> Array:
+def _within(name: str, values: Any, low: float, high: float) -> Any:
     if not ((values >= low) & (values <= high)).all():  # also where one is NaN
         raise ValueError(f"the column {name!r} holds a value outside {low:g} to {high:g}")
     return values
@@ -217,11 +213,11 @@ def _within(name: str, values: Array, low: float, high: float) -> Array:
 # -- which data -------------------------------------------------------------------------------------------------------
 
 
-def fingerprint(log: Log) -> str:
+def fingerprint(log: Feedback) -> str:
     """Return a hash of what a log holds: agents, contexts, records, voters; the same for equal logs."""
     digest = sha256()
     digest.update(repr((log.agents, log.text, log.design)).encode())
-    table = arrow.to_arrow(log)
+    table = log.to_arrow()
     for name in table.column_names:
         digest.update(repr(name).encode())
         _digest(table[name].combine_chunks(), digest.update)
@@ -243,8 +239,8 @@ def _digest(column: Any, update: Callable[[Any], None]) -> None:
         update(np.asarray(pc.list_value_length(column), np.int64).tobytes())
         _digest(column.flatten(), update)
     elif pa.types.is_struct(column.type):
-        for part in column.flatten():
-            _digest(part, update)
+        for field in column.flatten():
+            _digest(field, update)
     elif not pa.types.is_null(column.type):
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, pa.schema([("", column.type)])) as stream:

@@ -1,4 +1,4 @@
-"""A model's folder: files in one level beside `manifest.json`, which tells the size and SHA-256 of each.
+"""A model's folder: files in one level beside `manifest.json`, strict JSON with the size and SHA-256 of each.
 
 A folder is written under another name beside its place, made durable, and renamed. Reading opens plain files only,
 by names that cannot lead anywhere else, and hashes what it then parses. Hashes tell damage, not forgery: whoever edits
@@ -7,27 +7,48 @@ a file can edit its hash, so every file is checked again for what it holds.
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
-import stat
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from hashlib import sha256
+from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
 from secrets import token_hex
-from typing import Any
+from typing import Any, TypeVar
 
-from nasheval.errors import InputError, ModelFileError
-from nasheval.feedback.tables import one_line
-from nasheval.store.manifest import FORMAT, checked_manifest, parse, rendered
+from nasheval.errors import Argument, InputError, ModelFileError
+from nasheval.feedback.arrow_columns import one_line
+from nasheval.files import (
+    Kinds,
+    check_folder,
+    new_file,
+    parse_json,
+    read_plain,
+    require_fields,
+    require_names,
+    sync_folder,
+)
 
 MANIFEST = "manifest.json"
+FORMAT, VERSION = "nasheval.model", 1
+_NOTHING = type(None)
+_TOP: Kinds = {
+    "format": str, "version": int, "package": str, "agents": list, "features": list, "parameters": dict,
+    "data": dict, "metrics": dict, "stage1": dict, "policy": dict, "files": dict,
+}  # fmt: skip
+_DATA: Kinds = {
+    "fingerprint": str, "contexts": int, "records": int, "menus": int, "voters": (int, _NOTHING), "design": str,
+    "text": (str, _NOTHING), "text_kept": bool,
+}  # fmt: skip
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\.(json|parquet|safetensors|txt)")
 _MOST_FILES = 10_000
 _MOST_BYTES = 1 << 34
 _MOST_MANIFEST = 1 << 26
+_Parsed = TypeVar("_Parsed")
 _AGAIN = "copy the folder again from where it was saved, or save the model again"
 
 
@@ -53,27 +74,24 @@ class Files:
 
     Args:
         folder: where they are.
-        told: {name: {"bytes": size, "sha256": hash}}, as in the manifest.
+        listed: {name: {"bytes": size, "sha256": hash}}, as in the manifest.
     """
 
-    def __init__(self, folder: Path, told: Mapping[str, Any]) -> None:
-        self.folder, self._told, self._left = folder, told, set(told)
+    def __init__(self, folder: Path, listed: Mapping[str, Any]) -> None:
+        self.folder, self._listed, self._unread = folder, listed, set(listed)
 
-    def path(self, name: str) -> Path:
-        """Return where a file is."""
-        return self.folder / name
-
-    def read(self, name: str) -> bytes:
-        """Return what a file holds."""
-        if name not in self._told:
+    def parsed(self, name: str, parse: Callable[[bytes], _Parsed]) -> _Parsed:
+        """Return what `parse` makes of a file; whatever goes wrong is a ModelFileError that names the file."""
+        if name not in self._listed:
             raise _fault(self.folder / MANIFEST, f"it does not list {name!r}, which belongs to this model")
-        self._left.discard(name)
-        return _checked_bytes(self.path(name), self._told[name])
+        self._unread.discard(name)
+        with reading(self.folder / name):
+            return parse(_checked_bytes(self.folder / name, self._listed[name]))
 
     def finish(self) -> None:
         """Raise where a listed file was not asked for."""
-        if self._left:
-            raise _fault(self.folder / MANIFEST, f"it lists {min(self._left)!r}, which is no part of this model")
+        if self._unread:
+            raise _fault(self.folder / MANIFEST, f"it lists {min(self._unread)!r}, which is no part of this model")
 
 
 def open_folder(path: str | PathLike[str]) -> tuple[dict[str, Any], Files]:
@@ -82,25 +100,44 @@ def open_folder(path: str | PathLike[str]) -> tuple[dict[str, Any], Files]:
     if not folder.is_dir():
         raise _fault(folder, "there is no folder here", "give the folder that save() wrote")
     with reading(folder):
-        entries = [entry.name for entry in os.scandir(folder)]
+        entries = {entry.name for entry in os.scandir(folder)}
     if MANIFEST not in entries:
         raise _fault(folder, f"there is no {MANIFEST} in this folder", "give the folder that save() wrote")
-    place = folder / MANIFEST
-    with reading(place):
-        manifest = checked_manifest(parse(_plain_bytes(place, _MOST_MANIFEST)), str(place))
+    with reading(folder / MANIFEST):
+        manifest = parse_json(read_plain(folder / MANIFEST, _MOST_MANIFEST))
+        _check_manifest(manifest, str(folder / MANIFEST))
         _check_names(manifest["files"])
-    _check_listing(folder, set(entries) - {MANIFEST}, set(manifest["files"]))
+    _check_listing(folder, entries - {MANIFEST}, set(manifest["files"]))
     return manifest, Files(folder, manifest["files"])
+
+
+def _check_manifest(manifest: dict[str, Any], source: str) -> None:
+    if manifest.get("format") != FORMAT:
+        raise ValueError(f'it does not say "format": "{FORMAT}", so this is not a saved model')
+    number, package = manifest.get("version"), manifest.get("package")
+    if type(number) is not int or number < 1:
+        raise ValueError(f"its format version is {number!r:.40}, no whole number of 1 or more")
+    if number > VERSION:
+        raise ModelFileError(
+            f"its format version is {number!r:.40}; it was saved by nasheval {package!r:.40}",
+            source=source,
+            accepted=f"versions up to {VERSION}",
+            fix="upgrade nasheval to load it",
+        )
+    require_fields(manifest, "top level", _TOP)
+    require_fields(manifest["data"], "'data'", _DATA)
+    require_names(manifest["agents"], "'agents'")
+    require_names(manifest["features"], "'features'")
 
 
 def _check_names(files: Mapping[str, Any]) -> None:
     if len(files) > _MOST_FILES:
         raise ValueError(f"it lists {len(files):,} files, more than {_MOST_FILES:,}")
-    for name, told in files.items():
+    for name, entry in files.items():
         if not _NAME.fullmatch(name) or name == MANIFEST:
             raise ValueError(f"it lists {name!r:.80}, no name of a file of a model")
-        size, digest = (told.get(key) for key in ("bytes", "sha256")) if isinstance(told, dict) else (None, None)
-        if type(size) is not int or not 0 <= size <= _MOST_BYTES or len(told) != 2:
+        size, digest = (entry.get(key) for key in ("bytes", "sha256")) if isinstance(entry, dict) else (None, None)
+        if type(size) is not int or not 0 <= size <= _MOST_BYTES or len(entry) != 2:
             raise ValueError(f"it tells no size that {name} could have")
         if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
             raise ValueError(f"it tells no SHA-256 of {name}")
@@ -113,28 +150,13 @@ def _check_listing(folder: Path, there: set[str], listed: set[str]) -> None:
         raise _fault(folder / extra[0], f"this is no part of the model: {MANIFEST} does not list it", "remove it")
 
 
-def _checked_bytes(file: Path, told: Mapping[str, Any]) -> bytes:
-    with reading(file):
-        found = _plain_bytes(file, told["bytes"])
-    if len(found) != told["bytes"]:
-        raise _fault(file, f"it has {len(found):,} bytes where {MANIFEST} tells of {told['bytes']:,}: it was cut off")
-    if sha256(found).hexdigest() != told["sha256"]:
-        raise _fault(file, f"its SHA-256 is not the one in {MANIFEST}: it was damaged or edited")
-    return found
-
-
-def _plain_bytes(file: Path, most: int) -> bytes:
-    """Return what a plain file holds, at most so many bytes; a link, a folder or a pipe is refused, not followed."""
-    if file.is_symlink():
-        raise ValueError("it is a link, and a model has none")
-    handle = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
-    with os.fdopen(handle, "rb") as opened:
-        told = os.fstat(handle)
-        if not stat.S_ISREG(told.st_mode):
-            raise ValueError("it is not a plain file")
-        if told.st_size > most:
-            raise ValueError(f"it has {told.st_size:,} bytes where at most {most:,} are expected")
-        return opened.read(most)
+def _checked_bytes(file: Path, entry: Mapping[str, Any]) -> bytes:
+    raw = read_plain(file, entry["bytes"])
+    if len(raw) != entry["bytes"]:
+        raise ValueError(f"it has {len(raw):,} bytes where {MANIFEST} tells of {entry['bytes']:,}: it was cut off")
+    if sha256(raw).hexdigest() != entry["sha256"]:
+        raise ValueError(f"its SHA-256 is not the one in {MANIFEST}: it was damaged or edited")
+    return raw
 
 
 def _fault(file: Path, what: str, fix: str = _AGAIN) -> ModelFileError:
@@ -163,39 +185,39 @@ def write_folder(
         _swap(partial, target)
     finally:
         shutil.rmtree(partial, ignore_errors=True)
-    _sync(target.parent)
+    sync_folder(target.parent)
 
 
 def check_target(target: Path, overwrite: bool) -> None:
     """Raise an InputError unless a model may be written to a place."""
-    if not target.parent.is_dir():
-        raise InputError(f"There is no folder {str(target.parent)!r} to save {target.name!r} into; create it first.")
+    check_folder(target)
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not _is_model(target):
         raise InputError(f"{str(target)!r} is there already, and is not just a saved model; give another place.")
     if not overwrite:
-        raise InputError(f"There is a model at {str(target)!r} already; give overwrite=True, or another place.")
+        advice = ("give ", Argument("overwrite", True), ", or another place.")
+        raise InputError(f"There is a model at {str(target)!r} already; ", *advice)
 
 
 def _is_model(target: Path) -> bool:
     """Tell whether there is nothing here but a saved model, so that replacing it loses nothing else."""
     try:
-        told = parse(_plain_bytes(target / MANIFEST, _MOST_MANIFEST))
-        listed = told["files"] if told["format"] == FORMAT else {}
+        manifest = parse_json(read_plain(target / MANIFEST, _MOST_MANIFEST))
+        listed = manifest["files"] if manifest["format"] == FORMAT else {}
         return {entry.name for entry in os.scandir(target)} <= {MANIFEST, *listed}
     except (OSError, ValueError, KeyError, TypeError):
         return False
 
 
 def _fill(folder: Path, manifest: Mapping[str, Any], files: Mapping[str, bytes]) -> None:
-    listed = {name: {"bytes": len(held), "sha256": sha256(held).hexdigest()} for name, held in sorted(files.items())}
-    for name, held in {**files, MANIFEST: rendered({**manifest, "files": listed})}.items():
-        with open(folder / name, "xb") as file:
-            file.write(held)
-            file.flush()
-            os.fsync(file.fileno())
-    _sync(folder)
+    head = {"format": FORMAT, "version": VERSION, "package": version("nasheval")}
+    listed = {name: {"bytes": len(raw), "sha256": sha256(raw).hexdigest()} for name, raw in sorted(files.items())}
+    text = json.dumps({**head, **manifest, "files": listed}, ensure_ascii=False, allow_nan=False, indent=1)
+    for name, raw in {**files, MANIFEST: f"{text}\n".encode()}.items():
+        with new_file(folder / name) as file:
+            file.write(raw)
+    sync_folder(folder)
 
 
 def _swap(partial: Path, target: Path) -> None:
@@ -211,13 +233,3 @@ def _swap(partial: Path, target: Path) -> None:
         old.rename(target)
         raise
     shutil.rmtree(old, ignore_errors=True)
-
-
-def _sync(folder: Path) -> None:
-    """Make the names in a folder durable, where the system can."""
-    with suppress(OSError):
-        handle = os.open(folder, os.O_RDONLY)
-        try:
-            os.fsync(handle)
-        finally:
-            os.close(handle)

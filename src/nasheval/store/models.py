@@ -31,6 +31,7 @@ from nasheval.arrays import readonly
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.text import WORDLLAMA
 from nasheval.errors import InputError
+from nasheval.files import Kinds, require_fields
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.learners import Features
@@ -44,13 +45,12 @@ from nasheval.policy.availability import AmongAvailable, among_available
 from nasheval.policy.base import Policy
 from nasheval.store.evidence import EVIDENCE, Evidence, evidence_bytes, evidence_of, fingerprint
 from nasheval.store.folder import MANIFEST, Files, check_target, open_folder, reading, write_folder
-from nasheval.store.manifest import fields
 from nasheval.store.outcomes import Frame, pack_outcome, unpack_outcome
 from nasheval.store.payoffs import pack_payoff, unpack_payoff
-from nasheval.store.plain import decode, encode, unsavable
 from nasheval.store.policies import pack_policy, unpack_policy
 from nasheval.store.propensities import pack_propensity, unpack_propensity
-from nasheval.store.texts import remembering
+from nasheval.store.settings import decode, encode, unsavable
+from nasheval.store.text_tags import remembering
 
 ENCODER = "encoder.json"
 _METRICS = ("n_verdicts", "r2", "r2_within", "log_loss", "smallest", "floor", "clipped_share")
@@ -96,10 +96,11 @@ def save(model: Fitted, path: str | PathLike[str], *, overwrite: bool = False, k
         raise InputError(f"This {type(model).__name__} is not fitted, so there is nothing to save; call fit first.")
     check_target(Path(path).resolve(), overwrite)  # before the work, not after it
     parameters = {name: encode(value, name) for name, value in model.get_params(deep=False).items()}
-    told, files = pack_stage1(model.stage1_, keep_text=keep_text)
+    files: dict[str, bytes] = {}
+    stage1 = pack_stage1(model.stage1_, files, keep_text=keep_text)
     inner = model.policy_.policy if isinstance(model.policy_, AmongAvailable) else model.policy_
-    policy, more = pack_policy(inner)
-    write_folder(path, {**told, "parameters": parameters, "policy": policy}, {**files, **more}, overwrite=overwrite)
+    manifest = {**stage1, "parameters": parameters, "policy": pack_policy(inner, files)}
+    write_folder(path, manifest, files, overwrite=overwrite)
 
 
 def load(path: str | PathLike[str], make: Callable[..., _Made]) -> _Made:
@@ -108,17 +109,17 @@ def load(path: str | PathLike[str], make: Callable[..., _Made]) -> _Made:
     Args:
         make: takes the settings by name and returns an estimator to be given what was fitted.
     """
-    told, files = open_folder(path)
-    with reading(files.path(MANIFEST)):
+    manifest, files = open_folder(path)
+    with reading(files.folder / MANIFEST):
         parameters = {"unseen": "tie"}  # that of models saved before pairs were bridged
-        parameters |= {name: decode(value) for name, value in told["parameters"].items()}
+        parameters |= {name: decode(value) for name, value in manifest["parameters"].items()}
         model: Any = make(**parameters)
-        stage1 = unpack_stage1(told, files, _jobs(parameters.get("n_jobs")))
-        policy = unpack_policy(told["policy"], files, stage1)
+        stage1 = unpack_stage1(manifest, files, _jobs(parameters.get("n_jobs")))
+        policy = unpack_policy(manifest["policy"], files, stage1)
         model.stage1_, model.policy_ = stage1, among_available(policy, stage1.log, parameters.get("availability"))
         files.finish()
     model.agents_ = stage1.agents
-    model.feature_names_in_ = np.array(told["features"], dtype=object)
+    model.feature_names_in_ = np.array(manifest["features"], dtype=object)
     return model  # type: ignore[no-any-return]
 
 
@@ -131,33 +132,36 @@ def _jobs(given: Any) -> int:
 # -- Stage 1 ----------------------------------------------------------------------------------------------------------
 
 
-def pack_stage1(stage1: Stage1, *, keep_text: bool = False) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return a Stage 1 as what the manifest tells of it, and files; an InputError where it has no safe form."""
+def pack_stage1(stage1: Stage1, files: dict[str, bytes], *, keep_text: bool = False) -> dict[str, Any]:
+    """Add the files of a Stage 1 to those of its folder, and return what the manifest says of it.
+
+    Raises an InputError where it has no safe form.
+    """
     fit, log, text = stage1.nuisances, stage1.log, stage1.encoder.text_encoder
     saved = stage1 if isinstance(stage1, SavedStage1) else None
     if keep_text and saved and not saved.text_kept and log.text:
         raise InputError("keep_text is True, but this model was saved without its texts; fit again to keep them.")
     if text is not None and text.model != WORDLLAMA and (not _is_published(text.model) or os.path.exists(text.model)):
         raise unsavable("its text encoder", f"{text.model!r}, a path on this machine")
-    outcome, files = pack_outcome(fit.outcome_models)
-    payoff, more = pack_payoff(stage1.payoff)
-    files |= more
+    stage = {
+        "folds": fit.n_folds,
+        "propensity": pack_propensity(fit),
+        "aggregator": encode(stage1.pseudo.aggregation.aggregator, "aggregator"),
+        "unseen": stage1.pseudo.unseen,
+        "outcome": pack_outcome(fit.outcome_models, files),
+        "payoff": pack_payoff(stage1.payoff, files),
+    }
     files[ENCODER] = stage1.encoder.to_json().encode()
-    kept = log.text is not None and keep_text
     tag = log.text is not None and not keep_text and (saved is None or saved.text_kept)
     files[EVIDENCE] = evidence_bytes(fit, dim=text.dim if text else 0, tag=tag)
-    aggregator = encode(stage1.pseudo.aggregation.aggregator, "aggregator")
-    told = {"folds": fit.n_folds, "propensity": pack_propensity(fit), "aggregator": aggregator}
-    told["unseen"] = stage1.pseudo.unseen
     data = {
         "fingerprint": saved.fingerprint if saved else fingerprint(log),
         "contexts": log.n_contexts, "records": log.n_records, "menus": len(log.menus),
         "voters": None if log.records.voter is None else len(log.voters or ()),
-        "design": log.design, "text": log.text, "text_kept": kept,
+        "design": log.design, "text": log.text, "text_kept": log.text is not None and keep_text,
     }  # fmt: skip
     named = {"agents": list(log.agents), "features": log.contexts.column_names}
-    stage = {**told, "outcome": outcome, "payoff": payoff}
-    return {**named, "data": data, "metrics": _metrics(fit), "stage1": stage}, files
+    return {**named, "data": data, "metrics": _metrics(fit), "stage1": stage}
 
 
 def _is_published(model: str) -> bool:
@@ -168,8 +172,8 @@ def _is_published(model: str) -> bool:
 def _metrics(fit: NuisanceFit) -> dict[str, Any]:
     """Return what the nuisances are worth, for a reader of the manifest; JSON values."""
     known = _with_mu(replace(fit, propensity_models=KnownModels(fit.raw_propensity, fit.is_known)), fit.mu)
-    told = NuisanceDiagnostics.of(known).to_dict()
-    return {name: told[name] for name in _METRICS}
+    measured = NuisanceDiagnostics.of(known).to_dict()
+    return {name: measured[name] for name in _METRICS}
 
 
 def _with_mu(fit: NuisanceFit, mu: Any) -> NuisanceFit:
@@ -178,31 +182,33 @@ def _with_mu(fit: NuisanceFit, mu: Any) -> NuisanceFit:
     return fit
 
 
-def unpack_stage1(told: dict[str, Any], files: Files, n_jobs: int = 1) -> SavedStage1:
+def unpack_stage1(manifest: dict[str, Any], files: Files, n_jobs: int) -> SavedStage1:
     """Return the Stage 1 of a checked manifest and its files; a ValueError or ModelFileError for what is no Stage 1."""
-    data, stage = told["data"], told["stage1"]
+    data, stage = manifest["data"], manifest["stage1"]
     stage.setdefault("unseen", "tie")  # models saved before pairs were bridged
-    older: dict[str, type] = {"floor": float} if "floor" in stage else {"propensity": dict}
+    older: Kinds = {"floor": float} if "floor" in stage else {"propensity": dict}
     wanted = {"folds": int, **older, "aggregator": dict, "outcome": dict, "payoff": dict, "unseen": str}
-    fields(stage, "'stage1'", wanted)
+    require_fields(stage, "'stage1'", wanted)
     if stage["unseen"] not in UNSEEN:
         raise ValueError(f"'unseen' is {stage['unseen']!r:.40}")
     aggregator = decode(stage["aggregator"])
-    encoder = _encoder(files, data["text"])
+    encoder = files.parsed(ENCODER, lambda raw: _encoder(raw, data["text"]))
+    size = {"n_contexts": data["contexts"], "n_voters": data["voters"]}
+    size["dim"] = encoder.text_encoder.dim if encoder.text_encoder else 0
     cut = isinstance(aggregator, AsAsked)
-    found = _evidence(files, data, encoder.text_encoder.dim if encoder.text_encoder else 0, cut)
-    _require_same(told, found, stage["folds"])
-    if found.vectors is not None:
-        encoder = remembering(encoder, found.log.contexts[data["text"]], found.vectors)
-    with reading(files.path(EVIDENCE)):
-        X = Features.of(encoder, found.log.contexts, n=found.log.n_contexts)
-    log, _ = as_asked(found.log, aggregator)
+    evidence = files.parsed(EVIDENCE, lambda raw: evidence_of(raw, cut=cut, **size))
+    _require_same(manifest, evidence, stage["folds"])
+    if evidence.vectors is not None:
+        encoder = remembering(encoder, evidence.log.contexts[data["text"]], evidence.vectors)
+    with reading(files.folder / EVIDENCE):
+        X = Features.of(encoder, evidence.log.contexts, n=evidence.log.n_contexts)
+    log, _ = as_asked(evidence.log, aggregator)
     outcome = unpack_outcome(stage["outcome"], files, Frame(log, X, stage["folds"], n_jobs))
-    known = unpack_propensity(stage.get("propensity"), found.propensity, log)
-    fit = NuisanceFit(log, X, found.fold, outcome, known)
-    if found.clipped is not None:
-        fit = replace(fit, propensity_models=replace(known, clipped=_fitting(found.clipped, fit)))
-    pseudo = pseudo_outcomes(_with_mu(fit, found.mu), aggregator, unseen=stage["unseen"])
+    known = unpack_propensity(stage.get("propensity"), evidence.propensity, log)
+    fit = NuisanceFit(log, X, evidence.fold, outcome, known)
+    if evidence.clipped is not None:
+        fit = replace(fit, propensity_models=replace(known, clipped=_fitting(evidence.clipped, fit)))
+    pseudo = pseudo_outcomes(_with_mu(fit, evidence.mu), aggregator, unseen=stage["unseen"])
     payoff = unpack_payoff(stage["payoff"], files, pseudo, n_jobs)
     return SavedStage1(encoder, fit, pseudo, payoff, data["fingerprint"], data["text_kept"])
 
@@ -215,34 +221,26 @@ def _fitting(clipped: csr_array, fit: NuisanceFit) -> csr_array:
     return csr_array(kept[fit.looked_at])
 
 
-def _encoder(files: Files, text: str | None) -> ContextEncoder:
-    raw = files.read(ENCODER)
-    with reading(files.path(ENCODER)):
-        encoder = ContextEncoder.from_json(raw.decode("utf-8"))
-        if encoder.text != text:
-            raise ValueError(f"its text column is {encoder.text!r:.60} where manifest.json tells of {text!r:.60}")
-        if encoder.text_encoder is not None and not _is_published(encoder.text_encoder.model):
-            raise ValueError(f"its text model is {encoder.text_encoder.model!r:.80}, no name of a published one")
+def _encoder(raw: bytes, text: str | None) -> ContextEncoder:
+    encoder = ContextEncoder.from_json(raw.decode("utf-8"))
+    if encoder.text != text:
+        raise ValueError(f"its text column is {encoder.text!r:.60} where manifest.json tells of {text!r:.60}")
+    if encoder.text_encoder is not None and not _is_published(encoder.text_encoder.model):
+        raise ValueError(f"its text model is {encoder.text_encoder.model!r:.80}, no name of a published one")
     return encoder
 
 
-def _evidence(files: Files, data: dict[str, Any], dim: int, cut: bool) -> Evidence:
-    raw = files.read(EVIDENCE)
-    with reading(files.path(EVIDENCE)):
-        return evidence_of(raw, n_contexts=data["contexts"], n_voters=data["voters"], dim=dim, cut=cut)
-
-
-def _require_same(told: dict[str, Any], found: Evidence, folds: int) -> None:
+def _require_same(manifest: dict[str, Any], evidence: Evidence, folds: int) -> None:
     """Raise where the manifest and the log tell different things."""
-    log, data = found.log, told["data"]
+    log, data = evidence.log, manifest["data"]
     both = {
-        "agents": (told["agents"], list(log.agents)),
-        "features": (told["features"], log.contexts.column_names),
+        "agents": (manifest["agents"], list(log.agents)),
+        "features": (manifest["features"], log.contexts.column_names),
         "records": (data["records"], log.n_records),
         "menus": (data["menus"], len(log.menus)),
         "design": (data["design"], log.design),
         "text": (data["text"], log.text),
-        "folds": (list(range(folds)) if folds < 1 << 15 else None, np.unique(found.fold).tolist()),
+        "folds": (list(range(folds)) if folds < 1 << 15 else None, np.unique(evidence.fold).tolist()),
     }
     for name, (here, there) in both.items():
         if here != there:

@@ -20,6 +20,7 @@ from nasheval.contexts.columns import FARTHEST, AnyColumn, BooleanColumn, Catego
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.values import levels_of, numbers, truths
 from nasheval.errors import ConvergenceError, InputError, MissingExtraError
+from nasheval.files import whole_file
 from nasheval.game.costs import HardBudget
 from nasheval.policy.base import Policy
 from nasheval.policy.learned import LearnedEquilibria
@@ -45,13 +46,14 @@ def export_onnx(policy: Policy, path: str | PathLike[str], *, contexts: pa.Table
     model = graph.model(lottery, learned.agents)
     onnx.checker.check_model(model, full_check=True)
     session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    found = session.run(["lottery"], feeds(learned.exact.encoder, contexts))[0]
-    largest = float(np.abs(found - learned.predict_proba(contexts)).max(initial=0.0))
+    lotteries = session.run(["lottery"], feeds(learned.exact.encoder, contexts))[0]
+    largest = float(np.abs(lotteries - learned.predict_proba(contexts)).max(initial=0.0))
     if not largest <= CLOSE:
         raise ConvergenceError(
             f"The lotteries of the ONNX graph differ from the model's by {largest:.2g}; not written."
         )
-    onnx.save(model, str(path))
+    with whole_file(path) as file:
+        file.write(model.SerializeToString())
     return largest
 
 
@@ -121,15 +123,15 @@ class _Graph:
         self.inputs: list[Any] = []
         self.constants: list[Any] = []
 
-    def put(self, op: str, *given: str, domain: str = "", **attributes: Any) -> str:
+    def put(self, op: str, *inputs: str, name: str = "", domain: str = "", **attributes: Any) -> str:
         """Add an operation; return the name of what it gives."""
-        name = f"{op.lower()}_{len(self.nodes)}"
-        gives = [name, f"{name}_places"] if op == "TopK" else [name]
-        self.nodes.append(self.onnx.helper.make_node(op, list(given), gives, domain=domain, **attributes))
+        name = name or f"{op.lower()}_{len(self.nodes)}"
+        outputs = [name, f"{name}_places"] if op == "TopK" else [name]
+        self.nodes.append(self.onnx.helper.make_node(op, list(inputs), outputs, domain=domain, **attributes))
         return name
 
     def constant(self, values: ArrayLike) -> str:
-        """Add a constant array."""
+        """Add a constant array of numbers or, as objects, of strings."""
         name = f"constant_{len(self.constants)}"
         self.constants.append(self.onnx.numpy_helper.from_array(np.asarray(values), name))
         return name
@@ -151,10 +153,10 @@ class _Graph:
     def model(self, lottery: str, agents: Sequence[str]) -> Any:
         """Return the finished model."""
         best = self.put("ArgMax", lottery, axis=1, keepdims=0)
-        agent = self.put("Gather", self._strings(agents), best)
+        agent = self.put("Gather", self.constant(np.array(agents, dtype=object)), best)
+        self.put("Identity", lottery, name="lottery")
+        self.put("Identity", agent, name="agent")
         helper, kinds = self.onnx.helper, self.onnx.TensorProto
-        self.nodes += [helper.make_node("Identity", [lottery], ["lottery"])]
-        self.nodes += [helper.make_node("Identity", [agent], ["agent"])]
         outputs = [
             helper.make_tensor_value_info("lottery", kinds.DOUBLE, ["n", len(agents)]),
             helper.make_tensor_value_info("agent", kinds.STRING, ["n"]),
@@ -167,31 +169,25 @@ class _Graph:
         helper.set_model_props(model, {"agents": "\n".join(agents)})
         return model
 
-    def _strings(self, texts: Sequence[str]) -> str:
-        name = f"constant_{len(self.constants)}"
-        held = [text.encode() for text in texts]
-        self.constants.append(self.onnx.helper.make_tensor(name, self.onnx.TensorProto.STRING, [len(held)], held))
-        return name
-
 
 def _features(graph: _Graph, encoder: ContextEncoder) -> str:
     """Add the encoder in the form for networks; return (n, p) floats."""
     taken = {"lottery", "agent"} & {column.name for column in encoder.columns}
     if taken:
         raise InputError(f"A context column is called {taken.pop()!r}, as is an output of the graph; rename it.")
-    parts = [part for column in encoder.columns for part in _column(graph, column)]
-    return graph.put("Concat", *parts, axis=1)
+    blocks = [block for column in encoder.columns for block in _column(graph, column)]
+    return graph.put("Concat", *blocks, axis=1)
 
 
 def _column(graph: _Graph, column: AnyColumn) -> list[str]:
     if isinstance(column, CategoricalColumn):
         return _category(graph, column)
-    given = graph.input(column.name, "DOUBLE")
-    absent, filler = graph.put("IsNaN", given), 0.0
+    raw = graph.input(column.name, "DOUBLE")
+    absent, filler = graph.put("IsNaN", raw), 0.0
     if isinstance(column, BooleanColumn):
-        value, filler = given, column.share
+        value, filler = raw, column.share
     else:
-        lead = graph.put("Sub", given, graph.constant(np.float64(column.mean)))
+        lead = graph.put("Sub", raw, graph.constant(np.float64(column.mean)))
         value = graph.put("Div", lead, graph.constant(np.float64(column.scale)))
         value = graph.put("Clip", value, graph.constant(np.float64(-FARTHEST)), graph.constant(np.float64(FARTHEST)))
     filled = graph.column(graph.put("Where", absent, graph.constant(np.float64(filler)), value))
@@ -201,7 +197,7 @@ def _column(graph: _Graph, column: AnyColumn) -> list[str]:
 def _category(graph: _Graph, column: CategoricalColumn) -> list[str]:
     """Add one-hot levels: a table with a row for each known level, for other ones and for missing ones."""
     kept, width = len(column.levels), len(column.names("network"))
-    given = graph.input(column.name, "STRING")
+    raw = graph.input(column.name, "STRING")
     if not width:
         return []
     hot = np.zeros((kept + 2, width), np.float32)
@@ -210,15 +206,9 @@ def _category(graph: _Graph, column: CategoricalColumn) -> list[str]:
         hot[kept, kept] = 1
     if column.missing:
         hot[kept + 1, kept + column.pooled] = 1
-    codes = {**{_MISSING: kept + 1}, **{level: code for code, level in enumerate(column.levels)}}
-    code = graph.put(
-        "LabelEncoder",
-        given,
-        domain="ai.onnx.ml",
-        keys_strings=list(codes),
-        values_int64s=list(codes.values()),
-        default_int64=kept,
-    )
+    codes = {_MISSING: kept + 1} | {level: code for code, level in enumerate(column.levels)}
+    keys: dict[str, Any] = {"keys_strings": list(codes), "values_int64s": list(codes.values()), "default_int64": kept}
+    code = graph.put("LabelEncoder", raw, domain="ai.onnx.ml", **keys)
     return [graph.put("Gather", graph.constant(hot), code)]
 
 
@@ -226,8 +216,8 @@ def _lottery(graph: _Graph, network: Network, x: str) -> str:
     """Add the network; return (n, K) doubles."""
     p = network.parameters
 
-    def layer(given: str, weight: str, bias: str) -> str:
-        return graph.put("Gemm", given, graph.constant(p[weight]), graph.constant(p[bias]))
+    def layer(inputs: str, weight: str, bias: str) -> str:
+        return graph.put("Gemm", inputs, graph.constant(p[weight]), graph.constant(p[bias]))
 
     if "wave" in p:
         x = graph.put("Sin", layer(x, "wave", "phase"))

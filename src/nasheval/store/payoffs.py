@@ -6,51 +6,48 @@ from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Floats, n_pairs
+from nasheval.arrays import Bools, Floats, n_pairs
+from nasheval.files import require_fields
 from nasheval.payoff.bridging import bridge_of
 from nasheval.payoff.corrected import Strength
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.second_stage import SECOND_STAGES, PayoffModel, Plugin
 from nasheval.payoff.surfaces import PairSurface, SharedSurface, Surface
 from nasheval.store.boosters import models_of, models_text
-from nasheval.store.folder import Files, reading
-from nasheval.store.manifest import fields
-from nasheval.store.plain import decode, encode, unsavable
+from nasheval.store.folder import Files
+from nasheval.store.settings import decode, encode, unsavable
 
 _FILE = "surface.txt"
 _WHAT = "its payoff model"
 _PLUGGED = ("none", "corrected")  # second stages that start at the plug-in surface
 
 
-def pack_payoff(payoff: PayoffModel) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return the model as what the manifest tells of it, and files."""
-    told: dict[str, Any] = {
-        "form": payoff.form, "strength": encode(payoff.strength, _WHAT, finite=False), "surface": None, "unknown": []
-    }  # fmt: skip
-    match payoff.surface:
-        case None:
-            return told, {}
-        case PairSurface():
-            told["surface"], models = "per-pair", payoff.surface.models.models[0]
-        case SharedSurface():
-            told["surface"], models = "shared", (payoff.surface.model,)
-            told["unknown"] = np.flatnonzero(~payoff.surface.known).tolist()
-        case _:
-            raise unsavable(_WHAT, f"a {type(payoff.surface).__name__}")
-    return told, {_FILE: models_text(models, _WHAT).encode()}
+def pack_payoff(payoff: PayoffModel, files: dict[str, bytes]) -> dict[str, Any]:
+    """Add the model's files to those of its folder, and return what the manifest says of it."""
+    strength, surface = encode(payoff.strength, _WHAT, finite=False), payoff.surface
+    entry: dict[str, Any] = {"form": payoff.form, "strength": strength, "surface": None, "unknown": []}
+    if isinstance(surface, PairSurface):
+        entry["surface"] = "per-pair"
+        files[_FILE] = models_text(surface.models.models[0], _WHAT).encode()
+    elif isinstance(surface, SharedSurface):
+        entry |= {"surface": "shared", "unknown": np.flatnonzero(~surface.known).tolist()}
+        files[_FILE] = models_text((surface.model,), _WHAT).encode()
+    elif surface is not None:
+        raise unsavable(_WHAT, f"a {type(surface).__name__}")
+    return entry
 
 
-def unpack_payoff(told: Any, files: Files, pseudo: PseudoOutcomes, n_jobs: int) -> PayoffModel:
+def unpack_payoff(entry: Any, files: Files, pseudo: PseudoOutcomes, n_jobs: int) -> PayoffModel:
     """Return the model that `pack_payoff` wrote; raises a ValueError or ModelFileError for anything else."""
     optional = (dict, type(None)), (str, type(None))
-    fields(told, "'payoff'", {"form": str, "strength": optional[0], "surface": optional[1], "unknown": list})
-    form, strength = told["form"], decode(told["strength"], finite=False)
+    require_fields(entry, "'payoff'", {"form": str, "strength": optional[0], "surface": optional[1], "unknown": list})
+    form, strength = entry["form"], decode(entry["strength"], finite=False)
     if form not in SECOND_STAGES:
         raise ValueError(f"the second stage is {form!r:.40}")
     if (form == "corrected") != isinstance(strength, Strength):
         raise ValueError("the strength of the correction is missing, or there is nothing that it is of")
     strengths = np.zeros(0) if strength is None else _strengths(strength, pseudo.n_pairs)
-    surface = _unpack_surface(told, files, pseudo, n_jobs)
+    surface = _unpack_surface(entry, files, pseudo, n_jobs)
     if (surface is None) != (form == "none" or (form == "corrected" and not strengths.any())):
         raise ValueError(f"the second stage {form!r} has a surface that it should not have, or lacks it")
     fit, aggregation = pseudo.fit, pseudo.aggregation
@@ -70,25 +67,27 @@ def _strengths(strength: Strength, pairs: int) -> Floats:
     return strength.of_pairs(pairs)
 
 
-def _unpack_surface(told: Any, files: Files, pseudo: PseudoOutcomes, n_jobs: int) -> Surface | None:
-    kind, K, width = told["surface"], pseudo.fit.log.n_agents, pseudo.fit.X.trees.shape[1]
+def _unpack_surface(entry: Any, files: Files, pseudo: PseudoOutcomes, n_jobs: int) -> Surface | None:
+    kind, K, width = entry["surface"], pseudo.fit.log.n_agents, pseudo.fit.X.trees.shape[1]
+    known = _known(entry["unknown"], n_pairs(K))
+
+    def per_pair(raw: bytes) -> Surface:
+        return PairSurface.of(models_of(raw.decode("ascii"), n_pairs(K), width), n_jobs)
+
+    def shared(raw: bytes) -> Surface:
+        [model] = models_of(raw.decode("ascii"), 1, width + 2)
+        if isinstance(model, float):
+            raise ValueError("the shared surface is a number in place of a model")
+        return SharedSurface(model, known, K)
+
     if kind is None:
         return None
     if kind not in ("per-pair", "shared"):
         raise ValueError(f"the surface is of the unknown kind {kind!r:.40}")
-    shared = kind == "shared"
-    known = _known(told["unknown"], n_pairs(K))
-    raw = files.read(_FILE)
-    with reading(files.path(_FILE)):
-        models = models_of(raw.decode("ascii"), 1 if shared else n_pairs(K), width + 2 if shared else width)
-        if not shared:
-            return PairSurface.of(models, n_jobs)
-        if isinstance(models[0], float):
-            raise ValueError("the shared surface is a number in place of a model")
-        return SharedSurface(models[0], known, K)
+    return files.parsed(_FILE, shared if kind == "shared" else per_pair)
 
 
-def _known(unknown: list[Any], pairs: int) -> Any:
+def _known(unknown: list[Any], pairs: int) -> Bools:
     if any(type(pair) is not int or not 0 <= pair < pairs for pair in unknown):
         raise ValueError("'unknown' names something other than pairs of agents")
     known = np.ones(pairs, bool)

@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from nasheval.arrays import Array
+from nasheval.files import Kinds, require_fields
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import Policy
 from nasheval.policy.exact import ExactEquilibria, ExactPolicy
@@ -14,24 +15,25 @@ from nasheval.policy.learned import LearnedEquilibria
 from nasheval.policy.learned_network import OUTPUTS, Network, depth
 from nasheval.policy.learned_training import Training
 from nasheval.policy.terms import Terms
-from nasheval.store.folder import Files, reading
-from nasheval.store.manifest import fields
-from nasheval.store.plain import decode, encode, unsavable
-from nasheval.store.tensors import Layout, require_finite, require_layout, tensors_bytes, tensors_of
+from nasheval.store.folder import Files
+from nasheval.store.settings import decode, encode, unsavable
+from nasheval.store.tensors import Layout, require_layout, tensors_bytes, tensors_of
 
 _FILE = "policy.safetensors"
 _TERMS = ("regularizer", "costs", "cost_weight", "budget")
 
 
-def pack_policy(policy: Policy) -> tuple[dict[str, Any], dict[str, bytes]]:
-    """Return a policy as what the manifest tells of it, and files; an InputError where it has no safe form."""
-    match policy:
-        case ExactEquilibria():
-            return {"kind": "exact", "terms": _terms(policy.terms)}, {}
-        case LearnedEquilibria():
-            training = {name: encode(getattr(policy, name), name, finite=False) for name in ("training", "tried")}
-            told = {"kind": "learned", "terms": _terms(policy.exact.terms), **training}
-            return told, {_FILE: tensors_bytes(policy.network.to_arrays())}
+def pack_policy(policy: Policy, files: dict[str, bytes]) -> dict[str, Any]:
+    """Add a policy's files to those of its folder, and return what the manifest says of it.
+
+    Raises an InputError where it has no safe form.
+    """
+    if isinstance(policy, ExactEquilibria):
+        return {"kind": "exact", "terms": _terms(policy.terms)}
+    if isinstance(policy, LearnedEquilibria):
+        files[_FILE] = tensors_bytes(policy.network.to_arrays())
+        training = {name: encode(getattr(policy, name), name, finite=False) for name in ("training", "tried")}
+        return {"kind": "learned", "terms": _terms(policy.exact.terms), **training}
     raise unsavable("its policy", f"a {type(policy).__name__}")
 
 
@@ -39,33 +41,31 @@ def _terms(terms: Terms) -> dict[str, Any]:
     return {name: encode(getattr(terms, name), name) for name in _TERMS}
 
 
-def unpack_policy(told: Any, files: Files, stage1: Stage1) -> ExactEquilibria | LearnedEquilibria:
+def unpack_policy(entry: Any, files: Files, stage1: Stage1) -> ExactEquilibria | LearnedEquilibria:
     """Return the policy that `pack_policy` wrote; raises a ValueError or ModelFileError for anything else."""
-    kind = told.get("kind") if isinstance(told, dict) else None
+    kind = entry.get("kind") if isinstance(entry, dict) else None
     if kind not in ("exact", "learned"):
         raise ValueError(f"the policy is of the unknown kind {kind!r:.40}")
-    learned: dict[str, type] = {"training": dict, "tried": dict} if kind == "learned" else {}
-    fields(told, "'policy'", {"kind": str, "terms": dict, **learned})
-    if set(told["terms"]) != set(_TERMS):
+    learned: Kinds = {"training": dict, "tried": dict} if kind == "learned" else {}
+    require_fields(entry, "'policy'", {"kind": str, "terms": dict, **learned})
+    if set(entry["terms"]) != set(_TERMS):
         raise ValueError("'policy' does not tell all terms of the game")
-    exact = ExactPolicy(**{name: decode(value) for name, value in told["terms"].items()}).fit(stage1)
+    exact = ExactPolicy(**{name: decode(value) for name, value in entry["terms"].items()}).fit(stage1)
     if kind == "exact":
         return exact
-    training, tried = (decode(told[name], finite=False) for name in ("training", "tried"))
+    training, tried = (decode(entry[name], finite=False) for name in ("training", "tried"))
     if not isinstance(training, Training) or not isinstance(tried, tuple):
         raise ValueError("'policy' does not tell how its network was trained")
-    return LearnedEquilibria(exact, _network(files, stage1), training, tried)
+    inputs, agents = stage1.nuisances.X.network.shape[1], len(stage1.agents)
+    return LearnedEquilibria(exact, files.parsed(_FILE, lambda raw: _network(raw, inputs, agents)), training, tried)
 
 
-def _network(files: Files, stage1: Stage1) -> Network:
-    raw = files.read(_FILE)
-    with reading(files.path(_FILE)):
-        arrays = tensors_of(raw)
-        require_layout(arrays, _layout(arrays, stage1.nuisances.X.network.shape[1], len(stage1.agents)))
-        require_finite(arrays)
-        if not 0 <= int(arrays["output"]) < len(OUTPUTS):
-            raise ValueError("the network has an unknown output")
-        return Network.from_arrays(arrays)
+def _network(raw: bytes, inputs: int, agents: int) -> Network:
+    arrays = tensors_of(raw)
+    require_layout(arrays, _layout(arrays, inputs, agents))
+    if not 0 <= int(arrays["output"]) < len(OUTPUTS):
+        raise ValueError("the network has an unknown output")
+    return Network.from_arrays(arrays)
 
 
 def _layout(arrays: Mapping[str, Array], inputs: int, agents: int) -> Layout:

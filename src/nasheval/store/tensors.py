@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
@@ -11,7 +10,8 @@ from nasheval.arrays import Array
 
 _MOST = 1 << 31  # numbers in one array
 
-# A name, and for each array the kind of its numbers ("f" or "i") and its shape; None: any length.
+# The kind and the shape of each array by its name. Kinds: "i" whole numbers, "f" finite numbers, "r" any real numbers.
+# Shapes: None stands for any length.
 Layout = Mapping[str, tuple[str, tuple[int | None, ...]]]
 
 
@@ -28,30 +28,24 @@ def tensors_of(raw: bytes) -> dict[str, Array]:
     from safetensors.numpy import load
 
     try:
-        found = load(raw)
+        return dict(load(raw))
     except (SafetensorError, KeyError, TypeError) as error:
         raise ValueError(f"not a readable safetensors file ({error})") from error
-    return dict(found)
 
 
 def require_layout(arrays: Mapping[str, Array], layout: Layout) -> None:
-    """Raise a ValueError unless there are exactly these arrays, of these shapes, finite where they are real."""
+    """Raise a ValueError unless there are exactly these arrays, of these kinds and shapes."""
     if set(arrays) != set(layout):
         odd = sorted(set(arrays) ^ set(layout))[0]
         raise ValueError(f"the array {odd!r:.60} is {'unknown' if odd in arrays else 'missing'}")
     for name, (kind, shape) in layout.items():
         values = arrays[name]
-        if values.dtype.kind != kind:
+        if values.dtype.kind != ("i" if kind == "i" else "f"):
             raise ValueError(f"the array {name!r} holds {values.dtype}")
         if len(values.shape) != len(shape) or any(b not in (None, a) for a, b in zip(values.shape, shape, strict=True)):
-            told = tuple("any" if n is None else n for n in shape)
-            raise ValueError(f"the array {name!r} has the shape {values.shape} in place of {told}")
+            expected = tuple("any" if n is None else n for n in shape)
+            raise ValueError(f"the array {name!r} has the shape {values.shape} in place of {expected}")
         if values.size > _MOST:
             raise ValueError(f"the array {name!r} has {values.size:,} numbers")
-
-
-def require_finite(arrays: Mapping[str, Any]) -> None:
-    """Raise a ValueError where an array holds NaN or infinity."""
-    for name, values in arrays.items():
-        if values.dtype.kind == "f" and not np.isfinite(values).all():
+        if kind == "f" and not np.isfinite(values).all():
             raise ValueError(f"the array {name!r} holds a number that is not finite")

@@ -403,17 +403,6 @@ def test_any_table_of_scores(table, pairs, form, tolerance, fail, agents, contex
     )  # fmt: skip
 
 
-@examples(30)
-@given(
-    st.lists(st.none() | st.integers(-2, 2) | st.floats() | st.text(max_size=2), max_size=4)
-    | st.none()
-    | st.text(max_size=3)
-)
-def test_any_answers_of_a_judge(answers):
-    table = pa.table({"a": [1.0, 1.0, 0.0], "b": [1.0, 1.0, 0.0]})
-    survives(read_scores, table, agents=["a", "b"], judge=lambda rows, first, second: answers)
-
-
 # -- labels and arguments ---------------------------------------------------------------------------------------------
 
 label = (

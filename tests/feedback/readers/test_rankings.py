@@ -46,7 +46,7 @@ def verdicts(log):
 def test_a_long_table():
     log = read_long(long(BALLOTS))
     assert (list(log.agents), verdicts(log)) == brute_force(BALLOTS)
-    assert log.report.kind == "rankings, a row an agent"
+    assert log.report.kind == "rankings, a row per agent"
     assert log.report.roles == {"ballot": "id", "agent": "item", "rank": "rank"}
     assert (log.n_contexts, log.report.rows, log.report.used) == (3, 9, 9)
 
@@ -54,7 +54,7 @@ def test_a_long_table():
 def test_a_column_an_agent():
     log = read_rankings(wide(BALLOTS), agents=["p", "q", "r", "s"])
     assert (list(log.agents), verdicts(log)) == brute_force(BALLOTS)
-    assert log.report.kind == "rankings, a column an agent"
+    assert log.report.kind == "rankings, a column per agent"
 
 
 def test_names_in_order():

@@ -1,8 +1,7 @@
-"""`read_scores`: known propensities, ties, runs, and a judge where scores cannot tell (Eq. rb-label-first)."""
+"""`read_scores`: known propensities, ties and runs."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
@@ -181,134 +180,16 @@ def test_rows_without_a_score_can_be_skipped(capsys):
     assert capsys.readouterr().err == "skipped: the table, column 'a', row 2: no score: found nothing.\n"
 
 
-# -- label first, then a judge (Eq. rb-label-first) -------------------------------------------------------------------
+# -- both bad
 
 
-def label_first(s_j, s_k, verdict):
-    """The equation, case by case."""
-    if s_j != s_k:
-        return int(np.sign(s_j - s_k)), Zero.DECIDED
-    if s_j == 0:
-        return 0, Zero.BOTH_BAD
-    return (verdict, Zero.DECIDED) if verdict else (0, Zero.TIE)
-
-
-class Judge:
-    """Prefers by a fixed cycle, so that its verdicts are no order; keeps what it was asked."""
-
-    def __init__(self):
-        self.asked = []
-
-    def __call__(self, rows, first, second):
-        self.asked.append(list(zip(rows.tolist(), first, second, strict=True)))
-        return [self.verdict(*question) for question in self.asked[-1]]
-
-    @staticmethod
-    def verdict(row, first, second):
-        return (row + ord(first) + 2 * ord(second)) % 3 - 1
-
-
-def test_label_first_then_the_judge():
-    scores, judge = random_scores(60), Judge()
-    log = read_scores(table(scores), agents=AGENTS, judge=judge)
-    expected = [
-        label_first(row[j], row[k], Judge.verdict(i, AGENTS[j], AGENTS[k]))
-        for i, row in enumerate(scores)
-        for j, k in combinations(range(5), 2)
-    ]
-    assert list(zip(log.verdicts.z.tolist(), log.verdicts.zero.tolist(), strict=True)) == expected
-
-
-def test_the_judge_is_asked_once_and_only_where_both_succeed():
-    scores, judge = random_scores(60), Judge()
-    read_scores(table(scores), agents=AGENTS, judge=judge, pairs_per_context=6)
-    assert len(judge.asked) == 1
-    for row, first, second in judge.asked[0]:
-        s_j, s_k = scores[row][AGENTS.index(first)], scores[row][AGENTS.index(second)]
-        assert s_j == s_k > 0
-
-
-def test_rows_are_counted_in_the_table_even_where_some_are_skipped():
-    judge = Judge()
-    data = pa.table({"a": [None, 1.0, 1.0], "b": [1.0, 1.0, 1.0]})
-    read_scores(data, agents=["a", "b"], judge=judge, on_error="skip")
-    assert judge.asked == [[(1, "a", "b"), (2, "a", "b")]]
-
-
-def test_a_judge_with_nothing_to_decide_is_not_asked():
-    judge = Judge()
-    read_scores(table([[1, 0]], ["a", "b"]), agents=["a", "b"], judge=judge)
-    assert judge.asked == []
-
-
-def test_fail_marks_both_bad_without_a_judge():
+def test_fail_marks_both_bad():
     rows = table([[0.2, 0.2, 0.3], [0.2, 0.1, 0.2]], AGENTS[:3])
     log = read_scores(rows, agents=AGENTS[:3], fail=0.2)
     assert log.verdicts.z.tolist() == [0, -1, -1, 1, 0, -1]
     assert log.verdicts.zero[log.verdicts.z == 0].tolist() == [Zero.BOTH_BAD, Zero.BOTH_BAD]
 
 
-def test_fail_moves_the_line_below_which_no_judge_is_asked():
-    judge = Judge()
-    log = read_scores(table([[0.5, 0.5], [0.6, 0.6]], ["a", "b"]), agents=["a", "b"], judge=judge, fail=0.5)
-    assert judge.asked == [[(1, "a", "b")]]
-    assert log.verdicts.zero[0] == Zero.BOTH_BAD
-
-
-def test_within_the_tolerance_the_judge_decides():
-    log = read_scores(
-        table([[0.9, 1.0]], ["a", "b"]), agents=["a", "b"], tolerance=0.2, judge=lambda rows, first, second: [1]
-    )
-    assert log.verdicts.z.tolist() == [1]
-
-
-@pytest.mark.parametrize("answer", [[1], np.array([1]), (1.0,), [True], np.array([1], np.int8)])
-def test_answers_of_any_make(answer):
-    log = read_scores(table([[1, 1]], ["a", "b"]), agents=["a", "b"], judge=lambda rows, first, second: answer)
-    assert log.verdicts.z.tolist() == [1]
-
-
-def test_a_mean_of_both_orders_is_two_records_of_half_weight():
-    """Three prompts on which both succeed: judged 1 and 0, 0 and -1, and 1 both times."""
-    answers = [0.5, -0.5, 1.0]
-    log = read_scores(table([[1, 1]] * 3, ["a", "b"]), agents=["a", "b"], judge=lambda *_: answers)
-    assert log.context_of.tolist() == [0, 0, 1, 1, 2]
-    assert log.verdicts.z.tolist() == [1, 0, -1, 0, 1]
-    assert log.verdicts.zero.tolist() == [Zero.DECIDED, Zero.TIE, Zero.DECIDED, Zero.TIE, Zero.DECIDED]
-    assert log.records.weight.tolist() == [0.5, 0.5, 0.5, 0.5, 1.0]
-    assert log.records.propensity.tolist() == [1.0] * 5
-    assert replace(log, given_design=None).design == "draws"  # one unit of weight is one record
-
-
-@settings(deadline=None)
-@given(
-    st.lists(st.floats(-1, 1) | st.sampled_from([-1.0, -0.5, 0.0, 0.5, 1.0]), min_size=6, max_size=6),
-    st.booleans(),
-    st.booleans(),
-)
-def test_records_carry_the_mean_verdict_in_one_unit_of_weight(answers, repeated, runs):
-    """Whatever the judge says, and however many runs and rows share a prompt: the weights of a pair add up to one."""
-    agents = {"a": ["a", "a"], "b": ["b", "b"]} if runs else ["a", "b"]
-    rows = table([[1, 1]] * (3 if runs else 6), ["a", "b"], q=["p"] * (3 if runs else 6))
-    log = read_scores(rows, agents=agents, text="q" if repeated else None, judge=lambda *_: answers)
-    mean = np.array(answers).reshape(log.n_contexts, -1).mean(axis=1)
-    weight = log.records.weights
-    np.testing.assert_allclose(np.bincount(log.context_of, weight), 1)
-    np.testing.assert_allclose(np.bincount(log.context_of, weight * log.verdicts.z), mean, atol=1e-12)
-    assert (weight > 0).all()
-
-
-def test_what_a_judge_raises_is_its_own():
-    def tired(rows, first, second):
-        raise TimeoutError("the model is down")
-
-    with pytest.raises(TimeoutError, match="the model is down"):
-        read_scores(table([[1, 1]], ["a", "b"]), agents=["a", "b"], judge=tired)
-
-
-@pytest.mark.parametrize("name", ["judge", "fail"])
-def test_rankings_have_no_judge(name):
-    with pytest.raises(InputError, match=f"{name}= applies to form='duels'; leave it out for rankings"):
-        read_scores(
-            table([[1, 1]], ["a", "b"]), agents=["a", "b"], form="rankings", **{name: max if name == "judge" else 0}
-        )
+def test_rankings_have_no_both_bad():
+    with pytest.raises(InputError, match="fail= applies to form='duels'; leave it out for rankings"):
+        read_scores(table([[1, 1]], ["a", "b"]), agents=["a", "b"], form="rankings", fail=0)

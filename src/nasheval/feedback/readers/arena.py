@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Bools
-from nasheval.feedback.tables import is_text
+from nasheval.contexts.table import decoded, is_list, is_string
 
 TAGS = "category_tag"
 
@@ -116,7 +116,7 @@ def _leaf_type(kind: pa.DataType, path: tuple[str, ...]) -> pa.DataType:
 
 def _leaves(kind: pa.DataType, path: tuple[str, ...]) -> list[tuple[str, ...]]:
     if not pa.types.is_struct(kind):
-        return [path] if path and (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or is_text(kind)) else []
+        return [path] if path and (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or is_string(kind)) else []
     named = [field for field in kind if kind.get_field_index(field.name) >= 0]  # a name that stands twice names neither
     return [leaf for field in named for leaf in _leaves(field.type, (*path, field.name))]
 
@@ -135,16 +135,12 @@ def prompts(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Bools]:
     """Return (text, is_bad): the first user turn of conversations, or the text itself of a text column."""
     none_bad = np.zeros(len(column), bool)
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    if is_text(kind) or pa.types.is_null(kind):
+    if is_string(kind) or pa.types.is_null(kind):
         return column.cast(pa.large_string()), none_bad
-    if _is_list(column.type) and _is_message(column.type.value_type):
+    if is_list(column.type) and _is_message(column.type.value_type):
         chunks = [_first_user_turn(chunk) for chunk in column.chunks]
         return pa.chunked_array(chunks, pa.large_string()), none_bad
     return pa.chunked_array([pa.nulls(len(column), pa.large_string())]), np.asarray(pc.is_valid(column))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _is_message(kind: pa.DataType) -> bool:
@@ -154,11 +150,11 @@ def _is_message(kind: pa.DataType) -> bool:
     if not pa.types.is_struct(kind) or min(map(kind.get_field_index, ("role", "content"))) < 0:
         return False
     role, content = kind.field("role").type, kind.field("content").type
-    if _is_list(content) and pa.types.is_struct(content.value_type):
+    if is_list(content) and pa.types.is_struct(content.value_type):
         content = content.value_type.field("text").type if content.value_type.get_field_index("text") >= 0 else content
-    elif _is_list(content):
+    elif is_list(content):
         content = content.value_type if pa.types.is_null(content.value_type) else content
-    return all(is_text(kind) or pa.types.is_null(kind) for kind in (role, content))
+    return all(is_string(kind) or pa.types.is_null(kind) for kind in (role, content))
 
 
 def _first_user_turn(conversations: pa.Array) -> pa.Array:
@@ -178,12 +174,12 @@ def _first_user_turn(conversations: pa.Array) -> pa.Array:
 
 def _joined_text(content: pa.Array) -> pa.Array:
     """Return message contents as text: strings as they are, lists of typed parts joined by newlines."""
-    if not _is_list(content.type):
+    if not is_list(content.type):
         return content.cast(pa.large_string())
-    parts = pc.list_flatten(content)
-    if pa.types.is_null(parts.type):
+    pieces = pc.list_flatten(content)
+    if pa.types.is_null(pieces.type):
         return pa.nulls(len(content), pa.large_string())
-    text = pc.struct_field(parts, ["text"]).cast(pa.large_string())
+    text = pc.struct_field(pieces, ["text"]).cast(pa.large_string())
     parent = np.asarray(pc.list_parent_indices(content))
     has = np.asarray(pc.is_valid(text))
     offsets = np.concatenate([[0], np.cumsum(np.bincount(parent[has], minlength=len(content)))])
@@ -194,19 +190,18 @@ def _joined_text(content: pa.Array) -> pa.Array:
 
 def first_of_json_lists(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Bools]:
     """Return (text, is_bad): the first string of JSON-encoded lists of strings, as in the 55k release."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if not is_text(column.type):
+    column = decoded(column)
+    if not is_string(column.type):
         return prompts(column)
-    found: list[str | None] = []
+    turns: list[str | None] = []
     bad = np.zeros(len(column), bool)
     for row, raw in enumerate(column.to_pylist()):
         try:
-            found.append(_first_turn(json.loads(raw)) if raw is not None else None)
+            turns.append(_first_turn(json.loads(raw)) if raw is not None else None)
         except (ValueError, TypeError, RecursionError):
-            found.append(None)
+            turns.append(None)
             bad[row] = True
-    return pa.chunked_array([pa.array(found, pa.large_string())]), bad
+    return pa.chunked_array([pa.array(turns, pa.large_string())]), bad
 
 
 def _first_turn(turns: object) -> str | None:

@@ -10,9 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Ints
-from nasheval.errors import InputError, ReadError
+from nasheval.errors import Argument, InputError, ReadError
+from nasheval.feedback.arrow_columns import coded
+from nasheval.feedback.log import Feedback
+from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.readers.arena import TAGS, first_of_json_lists, prompts, tag_column, tag_paths
-from nasheval.feedback.readers.checks import RowChecks, listed, need_columns, several
 from nasheval.feedback.readers.grouping import (
     Contexts,
     Join,
@@ -24,9 +26,10 @@ from nasheval.feedback.readers.grouping import (
     uniform_text,
 )
 from nasheval.feedback.readers.kinds import refuse_strangers
+from nasheval.feedback.readers.parsing import names_in, numeric_column, time_column
+from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns, raw_values, several
 from nasheval.feedback.readers.sources import Source
-from nasheval.feedback.readers.values import names_in, numeric_column, raw_values, time_column
-from nasheval.feedback.tables import coded
+from nasheval.feedback.records import Records
 
 ROLES = ("context_id", "voter", "time", "propensity", "weight")
 
@@ -98,10 +101,9 @@ class Covariates:
             need_columns({"text": column}, [*source.names, *elsewhere], source.label)
         wanted = [*names, *([column] if column and column not in names else [])]
         if joined and not set(wanted) & set(elsewhere):
-            raise InputError(
-                f"join= brings no column: name those that {joined.source.label} adds with context= or text= "
-                f"({listed(elsewhere)})."
-            )
+            names_here = (Argument("context"), " or ", Argument("text"), f" ({listed(elsewhere)}).")
+            label = joined.source.label
+            raise InputError(Argument("join"), f" brings no column: name those that {label} adds with ", *names_here)
         own = tuple(name for name in names if name != text)
         return Covariates(
             context=own,
@@ -131,7 +133,7 @@ class Covariates:
 
     def contexts(self, checks: RowChecks, table: pa.Table) -> pa.Table:
         """Return the context columns and the prompt, one row for each row of the log."""
-        found: dict[str, pa.ChunkedArray] = {}
+        columns: dict[str, pa.ChunkedArray] = {}
         other = None
         if self.join and self.from_join:
             other = joined_columns(checks, self.join, table, list(self.from_join), text=self.categorical)
@@ -140,12 +142,12 @@ class Covariates:
                 column = tag_column(table[TAGS], self.tags[name])
             else:
                 column = other[name] if other is not None and name in self.from_join else table[name]
-            found[name] = self._settled(checks, column, name)
+            columns[name] = self._settled(checks, column, name)
         if self.text and self.text_column:
             raw = other if other is not None and self.text_column in self.from_join else table
-            found[self.text] = self._prompts(checks, raw[self.text_column])
-        refuse_bad_contexts(checks, pa.table(found))
-        contexts = pa.table({name: uniform_text(column) for name, column in found.items()})
+            columns[self.text] = self._prompts(checks, raw[self.text_column])
+        refuse_bad_contexts(checks, pa.table(columns))
+        contexts = pa.table({name: uniform_text(column) for name, column in columns.items()})
         if ids := self.roles.get("context_id"):
             refuse_id_disagreement(checks, contexts, names_in(table, ids, checks.source), ids)
         return contexts
@@ -170,22 +172,22 @@ class Covariates:
         return said
 
     def record_columns(self, checks: RowChecks, table: pa.Table) -> dict[str, Any]:
-        """Return propensity, weight, time and voter, one value a row, with the voters' names under "voters"."""
-        found: dict[str, Any] = {}
+        """Return propensity, weight, time and voter, one value per row, with the voters' names under "voters"."""
+        columns: dict[str, Any] = {}
         if name := self.roles.get("propensity"):
             accepted = "a probability above 0 and at most 1"
-            found["propensity"] = numeric_column(
+            columns["propensity"] = numeric_column(
                 checks, table[name], name, role="propensity", accepted=accepted, low=0.0, high=1.0
             )
         if name := self.roles.get("weight"):
             accepted = "a finite number above 0"
-            found["weight"] = numeric_column(checks, table[name], name, role="weight", accepted=accepted, low=0.0)
+            columns["weight"] = numeric_column(checks, table[name], name, role="weight", accepted=accepted, low=0.0)
         if name := self.roles.get("time"):
-            found["time"] = time_column(checks, table[name], name)
+            columns["time"] = time_column(checks, table[name], name)
         if name := self.roles.get("voter"):
             who = names_in(table, name, checks.source)
-            found["voters"], found["voter"] = who.dictionary, np.asarray(who.indices.fill_null(-1)).astype(np.int32)
-        return found
+            columns["voters"], columns["voter"] = who.dictionary, np.asarray(who.indices.fill_null(-1)).astype(np.int32)
+        return columns
 
     def group(self, table: pa.Table, contexts: pa.Table, rows: Ints) -> Contexts:
         """Return the contexts of some rows of the log, and which context each of those rows belongs to."""
@@ -196,12 +198,53 @@ class Covariates:
             contexts = contexts.take(where) if contexts.num_columns else contexts
         return group_rows(contexts, len(rows), ids=ids, text=self.text)
 
-    def described(self) -> dict[str, str]:
-        """Return which column plays which part, for a report."""
-        parts = {**self.roles, "text": self.text_column or "", "context": ", ".join(self.context)}
+    def log(
+        self,
+        checks: RowChecks,
+        grouped: Contexts,
+        records: Records,
+        *,
+        agents: Sequence[str],
+        kind: str,
+        used: int,
+        roles: dict[str, str],
+        labels: dict[str, tuple[str, int]] | None = None,
+        row_of: Ints | None = None,
+        **options: Any,
+    ) -> Feedback:
+        """Return the log of records at grouped contexts, with the report on what was read.
+
+        Args:
+            kind, used, roles, labels: as in `ReadReport`; roles are those of columns that hold verdicts.
+            row_of: (n_records,) which of the grouped rows each record is of; None: one record per row.
+            options: voters and design, as in `Feedback.from_records`.
+        """
+        return Feedback.from_records(
+            records,
+            agents=agents,
+            contexts=grouped.table,
+            context_of=grouped.of_row if row_of is None else grouped.of_row[row_of],
+            n_contexts=int(grouped.of_row.max()) + 1,
+            text=self.text,
+            report=ReadReport(
+                source=checks.source,
+                kind=kind,
+                rows=len(checks.bad),
+                used=used,
+                roles=roles | self._described(),
+                labels=labels or {},
+                dropped=checks.dropped,
+                problems=tuple(checks.problems),
+            ),
+            **options,
+        )
+
+    def _described(self) -> dict[str, str]:
+        """Return which column plays which role, for a report."""
+        roles = {**self.roles, "text": self.text_column or "", "context": ", ".join(self.context)}
         if self.join:
-            parts["join"] = f"{self.join.left} = {self.join.right} of {self.join.source.label}"
-        return {role: name for role, name in parts.items() if name}
+            roles["join"] = f"{self.join.left} = {self.join.right} of {self.join.source.label}"
+        return {role: name for role, name in roles.items() if name}
 
 
 def _refuse_outcomes(
@@ -219,17 +262,18 @@ def _refuse_outcomes(
                 source=source,
                 column=column,
                 accepted="columns whose values are known before anybody votes",
-                fix=f"leave {column!r} out of {role}=" if role == "context" else f"name another column as {role}=",
+                fix=(f"leave {column!r} out of " if role == "context" else "name another column as ", Argument(role)),
             )
 
 
-def _categorical(given: Sequence[str] | str | None, context: tuple[str, ...]) -> frozenset[str]:
-    names = [given] if isinstance(given, str) else several(given or (), "categorical")
+def _categorical(categorical: Sequence[str] | str | None, context: tuple[str, ...]) -> frozenset[str]:
+    names = [categorical] if isinstance(categorical, str) else several(categorical or (), "categorical")
     for name in names:
         if name not in context:
             raise InputError(
-                f"categorical names {name!r}, which is no context column; accepted are those of context=, "
-                f"{listed(context)}."
+                f"categorical names {name!r}, which is no context column; accepted are those of ",
+                Argument("context"),
+                f", {listed(context)}.",
             )
     return frozenset(names)
 

@@ -11,7 +11,7 @@ from nasheval.feedback.records import Records
 
 
 def duel_records(first: Ints, second: Ints, outcome: Ints, *, n_agents: int, **columns: Array | None) -> Records:
-    """Return one record a row.
+    """Return one record per row.
 
     Args:
         first, second: (n,) agent numbers in the order shown; never the same agent.

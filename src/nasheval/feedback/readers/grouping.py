@@ -1,4 +1,4 @@
-"""Rows -> contexts: by an id, by the same prompt, else one context a row; and columns joined from a second file."""
+"""Rows -> contexts: by an id, by the same prompt, else one context per row; and columns joined from a second file."""
 
 from __future__ import annotations
 
@@ -11,17 +11,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Ints
+from nasheval.contexts.table import is_string
 from nasheval.errors import InputError, ReadError
+from nasheval.feedback.arrow_columns import coded, not_finite
 from nasheval.feedback.readers.arena import TAGS, tag_paths
-from nasheval.feedback.readers.checks import RowChecks, listed, need_columns, short
+from nasheval.feedback.readers.parsing import is_null, names_in
+from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns, short
 from nasheval.feedback.readers.sources import Source, open_source
-from nasheval.feedback.readers.values import is_null, names_in, raw_values
-from nasheval.feedback.tables import coded, is_text, not_finite
 
 
 @dataclass(frozen=True)
 class Contexts:
-    """One row a context, and the context of each row of the log."""
+    """One row per context, and the context of each row of the log."""
 
     table: pa.Table
     of_row: Ints
@@ -41,25 +42,27 @@ def refuse_bad_contexts(checks: RowChecks, table: pa.Table) -> None:
                 accepted="numbers, booleans, text, categories or dates",
                 fix=f"leave the column out of the context, or {plain}",
             )
-        bad = not_finite(column)
-        if bad.any():
-            accepted = "finite numbers, or nothing where a value is missing"
-            found = f"found {raw_values(column, bad)} in a numeric context"
-            fix = "correct the value, or make it null where it is missing"
-            checks.reject(bad, found, column=name, accepted=accepted, fix=fix)
+        checks.reject_values(
+            not_finite(column),
+            column,
+            " in a numeric context",
+            name=name,
+            accepted="finite numbers, or nothing where a value is missing",
+            fix="correct the value, or make it null where it is missing",
+        )
 
 
 def _is_plain(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_plain(kind.value_type)
     kinds = ("boolean", "integer", "floating", "decimal", "null", "date", "timestamp")
-    return is_text(kind) or any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)
+    return is_string(kind) or any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)
 
 
 def uniform_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return text, also in categories, as large strings: what a file is stored as must not tell logs apart."""
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    return column.cast(pa.large_string()) if is_text(kind) else column
+    return column.cast(pa.large_string()) if is_string(kind) else column
 
 
 def refuse_id_disagreement(checks: RowChecks, table: pa.Table, ids: pa.DictionaryArray, id_name: str) -> None:
@@ -78,7 +81,7 @@ def refuse_id_disagreement(checks: RowChecks, table: pa.Table, ids: pa.Dictionar
             values != values[first[place]],
             f"the value differs from that of an earlier row with the same {id_name!r}",
             column=name,
-            accepted="one value a context id",
+            accepted="one value per context id",
             fix=f"correct the value, leave {name!r} out of the context, or leave out context_id",
         )
 
@@ -87,13 +90,17 @@ def group_rows(table: pa.Table, n_rows: int, *, ids: pa.DictionaryArray | None, 
     """Make one context of the rows that share an id, or a prompt with all its covariates; else one of each row."""
     if ids is None and text is None:
         return Contexts(table, np.arange(n_rows, dtype=np.int32))
-    key = codes_of(ids) if ids is not None else _combined_codes(table, str(text))
+    of_row, first = by_appearance(codes_of(ids) if ids is not None else _prompt_codes(table, str(text)))
+    return Contexts(table.take(pa.array(first)) if table.num_columns else table, of_row)
+
+
+def by_appearance(key: Ints) -> tuple[Ints, Ints]:
+    """Return (n,) the number of each row's value, values in order of appearance; and the first row of each value."""
     _, first, place = np.unique(key, return_index=True, return_inverse=True)
     order = np.argsort(first)
     number = np.empty(len(order), np.int32)
     number[order] = np.arange(len(order), dtype=np.int32)
-    rows = table.take(pa.array(first[order])) if table.num_columns else table
-    return Contexts(rows, number[place.ravel()])
+    return number[place.ravel()], first[order]
 
 
 def codes_of(column: pa.ChunkedArray | pa.DictionaryArray) -> Ints:
@@ -106,15 +113,18 @@ def codes_of(column: pa.ChunkedArray | pa.DictionaryArray) -> Ints:
     return np.asarray(encoded.indices).astype(np.int64)
 
 
-def _combined_codes(table: pa.Table, text: str) -> Ints:
-    key = codes_of(table[text])
-    missing = is_null(table[text])
-    key[missing] = key.max(initial=0) + 1 + np.arange(int(missing.sum()))  # an unknown prompt is like no other
-    for name in table.column_names:
-        if name != text:
-            values = codes_of(table[name])
-            key = np.unique(key * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1].ravel()
+def joint_codes(columns: Iterable[Ints]) -> Ints:
+    """Return (n,) equal numbers for rows that are equal in every column of codes."""
+    key, *others = columns
+    for values in others:
+        key = np.unique(key * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1].ravel()
     return key
+
+
+def _prompt_codes(table: pa.Table, text: str) -> Ints:
+    prompt, missing = codes_of(table[text]), is_null(table[text])
+    prompt[missing] = prompt.max(initial=0) + 1 + np.arange(int(missing.sum()))  # an unknown prompt is like no other
+    return joint_codes([prompt, *(codes_of(table[name]) for name in table.column_names if name != text)])
 
 
 # -- a second file ----------------------------------------------------------------------------------------------------
@@ -170,13 +180,14 @@ def joined_columns(
     row_of = np.full(len(theirs.dictionary) + 1, -1)
     row_of[rows[rows >= 0]] = np.flatnonzero(rows >= 0)
     at = np.asarray(pc.index_in(mine.dictionary, theirs.dictionary).fill_null(len(theirs.dictionary)))
-    found = np.append(row_of[at], -1)[np.asarray(mine.indices.fill_null(len(mine.dictionary)))]
-    checks.reject(
-        found < 0,
-        f"found {raw_values(table[join.left], found < 0)}, which is not a key of {join.source.label}",
-        column=join.left,
+    place = np.append(row_of[at], -1)[np.asarray(mine.indices.fill_null(len(mine.dictionary)))]
+    checks.reject_values(
+        place < 0,
+        table[join.left],
+        f", which is not a key of {join.source.label}",
+        name=join.left,
         accepted=f"keys that stand in its column {join.right!r}",
         fix="add the missing rows there",
     )
     wide = pa.table({name: uniform_text(other[name]) for name in columns})  # repeated text outgrows 32-bit offsets
-    return wide.take(pa.array(np.maximum(found, 0)))
+    return wide.take(pa.array(np.maximum(place, 0)))

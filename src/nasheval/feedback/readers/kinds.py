@@ -14,9 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 
 from nasheval.arrays import Bools
-from nasheval.feedback.readers.checks import RowChecks
-from nasheval.feedback.readers.values import NUMBER, raw_values
-from nasheval.feedback.tables import is_text
+from nasheval.contexts.table import is_string
+from nasheval.errors import Argument
+from nasheval.feedback.readers.parsing import NUMBER
+from nasheval.feedback.readers.row_checks import RowChecks
 
 NEARLY_ALL = 0.9  # of the values that are not missing
 _MISSING = pa.array(pa_csv.ConvertOptions().null_values, pa.large_string())
@@ -45,36 +46,32 @@ def refuse_strangers(checks: RowChecks, column: pa.ChunkedArray, name: str, *, o
         name: its name.
         origin: the second file it was joined from, if it was.
     """
-    if not is_text(column.type):
+    if not is_string(column.type):
         return column
     codes = pc.dictionary_encode(column.cast(pa.large_string()).combine_chunks())
     rows, texts = np.asarray(codes.indices.fill_null(len(codes.dictionary))), codes.dictionary
     count = np.bincount(rows, minlength=len(texts) + 1)[:-1]
     missing = _flags(pc.is_in(pc.utf8_trim_whitespace(texts), _MISSING))
+    accepted = f"as in at least {NEARLY_ALL:.0%} of the rows, or nothing where a value is missing"
     for kind in _KINDS:
         fits = _flags(pc.match_substring_regex(texts, kind.pattern))
         n_fitting, n_strange = int(count[fits].sum()), int(count[~fits & ~missing].sum())
         if n_fitting and n_fitting >= NEARLY_ALL * (n_fitting + n_strange):
             strange = np.append(~fits & ~missing, False)[rows]
-            _reject(checks, column, strange, name, kind, origin)
+            checks.reject_values(
+                strange,
+                column,
+                f" in a column of {kind.noun}" + (f" of {origin}" if origin else ""),
+                name=name,
+                accepted=f"{kind.noun}, {accepted}",
+                fix=("correct the value, or name the column in ", Argument("categorical"), " if it holds categories"),
+            )
             return pa.chunked_array([_parsed(texts, fits, kind).take(codes.indices)])
     return column
 
 
 def _flags(values: pa.Array) -> Bools:
     return np.asarray(values.to_numpy(zero_copy_only=False), bool)
-
-
-def _reject(checks: RowChecks, column: pa.ChunkedArray, rows: Bools, name: str, kind: _Kind, origin: str) -> None:
-    if rows.any():
-        where = f"a column of {kind.noun}" + (f" of {origin}" if origin else "")
-        checks.reject(
-            rows,
-            f"found {raw_values(column, rows)} in {where}",
-            column=name,
-            accepted=f"{kind.noun}, as in at least {NEARLY_ALL:.0%} of the rows, or nothing where a value is missing",
-            fix="correct the value, or name the column in categorical= if it holds categories",
-        )
 
 
 def _parsed(texts: pa.Array, fits: Bools, kind: _Kind) -> pa.Array:

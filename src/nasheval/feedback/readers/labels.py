@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Bools, Ints
-from nasheval.errors import InputError
-from nasheval.feedback.readers.checks import RowChecks, shown_values
-from nasheval.feedback.readers.values import raw_values, to_numbers
+from nasheval.errors import Argument, InputError
+from nasheval.feedback.readers.parsing import to_numbers
+from nasheval.feedback.readers.row_checks import RowChecks, shown_values
 
 FIRST, SECOND, TIE, BOTH_BAD, DROP, UNKNOWN = range(6)
 MEANINGS = {"a": FIRST, "b": SECOND, "tie": TIE, "both_bad": BOTH_BAD, "drop": DROP}
@@ -49,13 +49,13 @@ def read_labels(
     labels: Mapping[Any, str] | None,
 ) -> Outcomes:
     """Return who won, by the user's labels, the usual ones, or the winner's own name."""
-    given = _given(labels)
+    meant = _meanings(labels)
     values = [str(value) for value in column.dictionary.to_pylist()]
     codes = np.asarray(column.indices.fill_null(len(values)))
     meaning = np.array(
-        [given.get(v, _KNOWN.get(v.strip().lower(), UNKNOWN)) for v in values] + [given.get(None, UNKNOWN)]
+        [meant.get(v, _KNOWN.get(v.strip().lower(), UNKNOWN)) for v in values] + [meant.get(None, UNKNOWN)]
     )
-    _refuse_ambiguous(checks, codes, [v if v not in given else None for v in values], meaning, first, second, name)
+    _refuse_ambiguous(checks, codes, [v if v not in meant else None for v in values], meaning, first, second, name)
     outcome = meaning[codes].astype(np.int8)
     by_name = _by_name(outcome == UNKNOWN, codes, values, first, second)
     outcome = np.where(by_name >= 0, by_name, outcome).astype(np.int8)
@@ -63,11 +63,11 @@ def read_labels(
     return Outcomes(outcome, _counted(codes, values, meaning, by_name))
 
 
-def _given(labels: Mapping[Any, str] | None) -> dict[str | None, int]:
+def _meanings(labels: Mapping[Any, str] | None) -> dict[str | None, int]:
     """Return what the user's labels mean, by the text that a column shows for them."""
     if labels is not None and not isinstance(labels, Mapping):
         raise InputError(f"labels is {labels!r}; accepted is what each label means, such as labels={{'draw': 'tie'}}.")
-    found: dict[str | None, int] = {}
+    meant: dict[str | None, int] = {}
     for label, meaning in (labels or {}).items():
         if not isinstance(meaning, str) or meaning not in MEANINGS:
             raise InputError(
@@ -75,8 +75,8 @@ def _given(labels: Mapping[Any, str] | None) -> dict[str | None, int]:
                 "and 'drop' (leave such rows out)."
             )
         shown = [str(label).lower(), str(label)] if isinstance(label, bool) else [_plain(label)]
-        found.update(dict.fromkeys(shown, MEANINGS[meaning]))
-    return found
+        meant.update(dict.fromkeys(shown, MEANINGS[meaning]))
+    return meant
 
 
 def _plain(label: object) -> str | None:
@@ -90,16 +90,16 @@ def _by_name(
     open_rows: Bools, codes: Ints, values: list[str], first: pa.DictionaryArray, second: pa.DictionaryArray
 ) -> Ints:
     """Return FIRST or SECOND in open rows whose label is the name of that agent, -1 elsewhere."""
-    found = np.full(len(codes), -1, np.int8)
+    side_of_row = np.full(len(codes), -1, np.int8)
     if not open_rows.any():
-        return found
+        return side_of_row
     number: dict[str, int] = {}
     label = np.array([number.setdefault(value.strip(), len(number)) for value in values] + [-2])[codes]
     for side, agents in ((FIRST, first), (SECOND, second)):
         known = [number.get(str(name).strip(), -1) for name in agents.dictionary.to_pylist()]
         agent = np.array([*known, -1])[np.asarray(agents.indices.fill_null(len(known)))]
-        found[open_rows & (agent == label)] = side
-    return found
+        side_of_row[open_rows & (agent == label)] = side
+    return side_of_row
 
 
 def _refuse_ambiguous(
@@ -121,7 +121,7 @@ def _refuse_ambiguous(
             f"{label!r} is both a label and the name of an agent",
             column=name,
             accepted="labels that are no agent's name",
-            fix=f"rename the agent, or say what the label means with labels={{{label!r}: ...}}",
+            fix=("rename the agent, or say what the label means with ", Argument("labels", {label: ...})),
         )
 
 
@@ -138,25 +138,25 @@ def _refuse_unknown(
     seen = np.array(values, object)[codes[unknown]]
     named = [values[code] for code in np.unique(codes[unknown]) if values[code] is not None]
     mean = "'a', 'b', 'tie', 'both_bad' or 'drop'"
-    each = ", ".join(f"{label!r}: ..." for label in named[:_SHOWN_LABELS])
-    fix = f"correct the label, or say that it means {mean} with labels={{{each}}}"
+    each = Argument("labels", dict.fromkeys(named[:_SHOWN_LABELS], ...))
+    fix = (f"correct the label, or say that it means {mean} with ", each)
     checks.reject(
         unknown,
         f"unknown label {shown_values(seen)}" if named else "there is no label",
         column=name,
         accepted=ACCEPTED + (f"; and those you gave, {', '.join(map(repr, labels))}" if labels else ""),
-        fix=fix if named else "fill in the label, or drop such rows with labels={None: 'drop'}",
+        fix=fix if named else ("fill in the label, or drop such rows with ", Argument("labels", {None: "drop"})),
     )
 
 
 def _counted(codes: Ints, values: list[str], meaning: Ints, by_name: Ints) -> dict[str, tuple[str, int]]:
     """Return what each label was taken to mean and how often; names of agents are counted together."""
     counts = np.bincount(codes[by_name < 0], minlength=len(values) + 1)
-    found = {v: (NAMES[m], int(c)) for v, m, c in zip([*values, "nothing"], meaning, counts, strict=True) if c}
+    counted = {v: (NAMES[m], int(c)) for v, m, c in zip([*values, "nothing"], meaning, counts, strict=True) if c}
     for side, text in ((FIRST, "the first agent's name"), (SECOND, "the second agent's name")):
         if count := int((by_name == side).sum()):
-            found[text] = (NAMES[side], count)
-    return found
+            counted[text] = (NAMES[side], count)
+    return counted
 
 
 def read_one_hot(checks: RowChecks, columns: list[pa.ChunkedArray], names: tuple[str, str, str]) -> Outcomes:
@@ -167,10 +167,8 @@ def read_one_hot(checks: RowChecks, columns: list[pa.ChunkedArray], names: tuple
             column = column.cast(pa.int8())
         values, is_number = to_numbers(column)
         bad = ~is_number | ~np.isin(values, (0, 1))
-        if bad.any():
-            found = f"found {raw_values(column, bad)}, neither 0 nor 1"
-            accepted = "0 or 1 in each of " + ", ".join(names)
-            checks.reject(bad, found, column=name, accepted=accepted, fix="correct the value")
+        accepted = "0 or 1 in each of " + ", ".join(names)
+        checks.reject_values(bad, column, ", neither 0 nor 1", name=name, accepted=accepted, fix="correct the value")
         flags.append(values == 1)
         odd |= bad
     table = np.stack(flags, axis=1)

@@ -10,12 +10,13 @@ import numpy as np
 
 from nasheval.arrays import Ints
 from nasheval.errors import InputError, ReadError
+from nasheval.feedback.arrow_columns import one_line
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
+from nasheval.feedback.read_report import ReadReport
+from nasheval.feedback.readers.row_checks import refuse_repeats
 from nasheval.feedback.records import Records
-from nasheval.feedback.report import ReadReport
-from nasheval.feedback.tables import one_line
 
 SUFFIXES = (".soc", ".soi", ".toc", ".toi")
 _NAME = re.compile(r"#\s*ALTERNATIVE NAME\s+(\d{1,9})\s*:\s*(.*)", re.IGNORECASE)
@@ -94,15 +95,15 @@ def _count(path: Path, number: int, said: str) -> int:
 def _refuse_other_counts(path: Path, promised: dict[str, int], names: dict[int, str], ballots: list[_Ballot]) -> None:
     """Raise where the header counts other alternatives, voters or orders than follow it: the file is cut or damaged."""
     orders = {tuple(frozenset(block) for block in blocks) for _, blocks in ballots}
-    found = {
+    counted = {
         "ALTERNATIVES": len(names),
         "VOTERS": sum(count for count, _ in ballots),
         "UNIQUE ORDERS": len(orders),
     }
     for what, expected in promised.items():
-        if found[what] != expected:
+        if counted[what] != expected:
             raise ReadError(
-                f"'# NUMBER {what}' says {expected:,}, but the file holds {found[what]:,}",
+                f"'# NUMBER {what}' says {expected:,}, but the file holds {counted[what]:,}",
                 source=str(path),
                 accepted="a whole file, which holds as many as its header says",
                 fix="download the file again, or correct the header",
@@ -131,9 +132,9 @@ def _blocks(text: str) -> list[list[int]] | None:
     while at < len(text):
         token = _TOKEN.match(text, at)
         inside = (token[1] if token[1] is not None else token[2]).split(",") if token else [""]
-        if token is None or not all(_ALTERNATIVE.fullmatch(part) for part in inside):
+        if token is None or not all(_ALTERNATIVE.fullmatch(alternative) for alternative in inside):
             return None
-        blocks.append([int(part) for part in inside])
+        blocks.append([int(alternative) for alternative in inside])
         at = token.end()
     return blocks
 
@@ -187,18 +188,6 @@ def _log(
     voters: Ints = np.repeat(np.arange(len(sizes)), counts)
     rows = sum(count for count, _ in ballots)
     alone = {"a ballot that ranks one agent alone": rows - len(voters)} if rows > len(voters) else {}
+    refuse_repeats([*names.values()], str(path), "alternative")
     report = ReadReport(str(path), f"PrefLib {path.suffix}", rows, len(voters), dropped=alone)
-    return Feedback.from_records(once.take(voters), agents=_unique(path, names), design=design, report=report)
-
-
-def _unique(path: Path, names: dict[int, str]) -> list[str]:
-    found = list(names.values())
-    twice = [name for name in found if found.count(name) > 1]
-    if twice:
-        raise ReadError(
-            f"two alternatives are called {twice[0]!r}",
-            source=str(path),
-            accepted="a name of its own for each alternative",
-            fix="rename one of them",
-        )
-    return found
+    return Feedback.from_records(once.take(voters), agents=[*names.values()], design=design, report=report)

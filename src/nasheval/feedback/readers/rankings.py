@@ -13,19 +13,19 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Array, Bools, Ints
-from nasheval.errors import InputError
+from nasheval.contexts.table import decoded, is_string
+from nasheval.errors import Argument, InputError
+from nasheval.feedback.arrow_columns import coded
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
-from nasheval.feedback.readers.checks import OnError, RowChecks, listed, need_columns, several, shown_values
 from nasheval.feedback.readers.covariates import BALLOT, COMPARED, ROLES, VERDICT, Covariates
-from nasheval.feedback.readers.grouping import codes_of
+from nasheval.feedback.readers.grouping import by_appearance, codes_of, joint_codes
+from nasheval.feedback.readers.parsing import agents_in, is_null, names_in, numeric_column, refuse_no_agent, to_numbers
 from nasheval.feedback.readers.preflib import SUFFIXES, read_preflib
+from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, need_columns, several, shown_values
 from nasheval.feedback.readers.sources import Source, open_source
-from nasheval.feedback.readers.values import is_null, names_in, numeric_column, raw_values, to_numbers
 from nasheval.feedback.records import Records
-from nasheval.feedback.report import ReadReport
-from nasheval.feedback.tables import coded, is_text
 
 Unranked = Literal["last", "absent"]
 _RANK = "a number, 1 is best, equal numbers tie"
@@ -55,9 +55,9 @@ def read_rankings(
     """Read rankings of two or more agents; equal ranks are ties.
 
     Three shapes of table, told apart by the arguments:
-    `ballot=, agent=, rank=` (long: one row for each agent on a ballot), `agents=[...]` (one row a ballot, a column of
-    ranks for each agent, empty where it was not on the ballot), `order=[...]` (one row a ballot, columns hold the names
-    of the first, second, ... agent). PrefLib files (.soc, .soi, .toc, .toi) need no arguments.
+    `ballot=, agent=, rank=` (long: one row per agent on a ballot), `agents=[...]` (one row per ballot, one column of
+    ranks per agent, empty where it was not on the ballot), `order=[...]` (one row per ballot, columns hold the names of
+    the first, second, ... agent). PrefLib files (.soc, .soi, .toc, .toi) need no arguments.
 
     Args:
         source: a path or a table, as in `read_votes`.
@@ -87,9 +87,9 @@ def read_rankings(
     return _build(checks, table, shape, _ENTRIES[shape.kind](checks, table, shape), beside, design)
 
 
-def _refuse_columns(given: dict[str, Any]) -> None:
+def _refuse_columns(arguments: dict[str, Any]) -> None:
     for name in ("ballot", "agent", "rank", "agents", "order", "context", "text", "categorical", "join", *ROLES):
-        if given[name]:
+        if arguments[name]:
             raise InputError(f"A PrefLib file has no columns, so {name}= cannot be used with it; leave it out.")
 
 
@@ -127,10 +127,10 @@ def _shape(
     agents: Sequence[str] | None,
     order: Sequence[str] | None,
 ) -> _Shape:
-    if sum(bool(given) for given in (ballot, agents, order)) != 1:
+    if sum(bool(argument) for argument in (ballot, agents, order)) != 1:
         raise InputError(
             "Say how the ballots are stored, in one way: ballot='id', agent='item', rank='rank' for a long table; "
-            "agents=[...] for a column of ranks an agent; order=[...] for columns that hold the names in order."
+            "agents=[...] for a column of ranks per agent; order=[...] for columns that hold the names in order."
         )
     if ballot:
         names = (ballot,) if isinstance(ballot, str) else tuple(several(ballot, "ballot"))
@@ -167,80 +167,50 @@ def _long(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
         checks.reject(
             is_null(table[name]), "there is no ballot id", column=name, accepted=accepted, fix="fill in the id"
         )
-    ballot, first = _ballots([names_in(table, name, checks.source) for name in shape.ballot])
-    agent, names = _agents(checks, names_in(table, agent_name, checks.source), agent_name)
+    ids = joint_codes(codes_of(names_in(table, name, checks.source)) for name in shape.ballot)
+    ballot, first = by_appearance(ids)
+    names, [agent] = agents_in([names_in(table, agent_name, checks.source)])
+    refuse_no_agent(checks, agent, agent_name)
     rank = numeric_column(checks, table[rank_name], rank_name, role="rank", accepted=_RANK)
-    cell = ballot * (len(names) + 1) + agent
+    cell = ballot.astype(np.int64) * (len(names) + 1) + agent
     _, place, count = np.unique(cell, return_inverse=True, return_counts=True)
     twice = (count[place.ravel()] > 1) & (agent >= 0)
     checks.reject(
         twice,
         f"{shown_values(np.array(names, object)[agent[twice]])} stands more than once on a ballot",
         column=agent_name,
-        accepted="each agent once a ballot",
-        fix="correct the rows, or name all columns that tell ballots apart, as in ballot=['id', 'trait']",
+        accepted="each agent once per ballot",
+        fix=(
+            "correct the rows, or name all columns that tell ballots apart, as in ",
+            Argument("ballot", ["id", "trait"]),
+        ),
     )
     small = np.bincount(ballot, minlength=len(first))[ballot] < 2
     checks.reject(
         small,
         "the ballot ranks a single agent",
         column=shape.ballot[0],
-        accepted="two or more agents a ballot",
-        fix="add the others, or check that ballot= names the columns that tell ballots apart",
+        accepted="two or more agents per ballot",
+        fix=("add the others, or check that ", Argument("ballot"), " names the columns that tell ballots apart"),
     )
     return _Entries(ballot, np.arange(len(ballot)), agent, rank, names, first)
-
-
-def _ballots(columns: list[pa.DictionaryArray]) -> tuple[Ints, Ints]:
-    """Return (ballot of each row, first row of each ballot), ballots in order of appearance."""
-    key = codes_of(columns[0])
-    for column in columns[1:]:
-        more = codes_of(column)
-        key = np.unique(key * (int(more.max(initial=0)) + 1) + more, return_inverse=True)[1].ravel()
-    _, first, place = np.unique(key, return_index=True, return_inverse=True)
-    order = np.argsort(first)
-    number = np.empty(len(order), np.int64)
-    number[order] = np.arange(len(order))
-    return number[place.ravel()], first[order]
-
-
-def _agents(checks: RowChecks, column: pa.DictionaryArray, name: str) -> tuple[Ints, list[str]]:
-    """Return (n,) agent numbers, -1 where there is none, and the names, sorted."""
-    names = _distinct([column])
-    agent = _numbered(column, names)
-    accepted = "the name of an agent in every row"
-    checks.reject(agent < 0, "there is no agent", column=name, accepted=accepted, fix="fill in the name")
-    return agent, names
-
-
-def _distinct(columns: list[pa.DictionaryArray]) -> list[str]:
-    return sorted({value.strip() for column in columns for value in column.dictionary.to_pylist()} - {""})
-
-
-def _numbered(column: pa.DictionaryArray, names: list[str]) -> Ints:
-    """Return (n,) the place of each row's name in `names`, -1 where it has none."""
-    number = {name: i for i, name in enumerate(names)}
-    codes = np.array([number.get(value.strip(), -1) for value in column.dictionary.to_pylist()] + [-1])
-    return np.take(codes, np.asarray(column.indices.fill_null(len(column.dictionary))))
 
 
 def _ranks(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
     ranks, present = [], []
     for name in shape.columns:
         values, is_number = to_numbers(table[name])
-        given = ~_blank(table[name])
-        bad = given & ~is_number
-        if bad.any():
-            accepted = f"{_RANK}, or nothing where the agent was not on the ballot"
-            found = f"found {raw_values(table[name], bad)} as rank"
-            checks.reject(bad, found, column=name, accepted=accepted, fix="correct the rank")
+        filled = ~_blank(table[name])
+        accepted = f"{_RANK}, or nothing where the agent was not on the ballot"
+        bad = filled & ~is_number
+        checks.reject_values(bad, table[name], " as rank", name=name, accepted=accepted, fix="correct the rank")
         ranks.append(values)
-        present.append(given & is_number)
+        present.append(filled & is_number)
     there = np.stack(present, axis=1)
     checks.reject(
         there.sum(axis=1) < 2,
         f"the ballot ranks fewer than two of {listed(shape.columns)}",
-        accepted="two or more ranks a row",
+        accepted="two or more ranks per row",
         fix="fill in the ranks",
     )
     row, agent = np.nonzero(there)
@@ -248,14 +218,13 @@ def _ranks(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
 
 
 def _names(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
-    texts = [names_in(table, name, checks.source) for name in shape.columns]
-    names = _distinct(texts)
-    agent = np.stack([_numbered(column, names) for column in texts], axis=1)
+    names, numbered = agents_in([names_in(table, name, checks.source) for name in shape.columns])
+    agent = np.stack(numbered, axis=1)
     there = agent >= 0
     checks.reject(
         there.sum(axis=1) < 2,
         f"fewer than two agents stand in {listed(shape.columns)}",
-        accepted="two or more names a row",
+        accepted="two or more names per row",
         fix="fill in the names",
     )
     ordered = np.sort(agent, axis=1)
@@ -264,7 +233,7 @@ def _names(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
     checks.reject(
         equal.any(axis=1),
         f"{twice} stands more than once in {listed(shape.columns)}",
-        accepted="each agent once a row",
+        accepted="each agent once per row",
         fix="correct the names",
     )
     row, place = np.nonzero(there)
@@ -272,12 +241,11 @@ def _names(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
 
 
 def _blank(column: pa.ChunkedArray) -> Bools:
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = decoded(column)
     if pa.types.is_floating(column.type):
         column = column.cast(pa.float64())
         return is_null(column) | np.isnan(np.asarray(column.combine_chunks().fill_null(np.nan), np.float64))
-    if not is_text(column.type):
+    if not is_string(column.type):
         return is_null(column)
     text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
     return np.asarray(pc.fill_null(pc.equal(text, ""), True).combine_chunks())
@@ -322,23 +290,16 @@ def _build(
         zero=Zero.TIE,
         **{name: values[rows] for name, values in columns.items()},
     )
-    return Feedback.from_records(
+    return beside.log(
+        checks,
+        grouped,
         records,
         agents=entries.names,
-        contexts=grouped.table,
-        context_of=grouped.of_row,
-        n_contexts=int(grouped.of_row.max()) + 1,
+        kind=_KINDS[shape.kind],
+        used=len(np.unique(entries.row[use])),
+        roles=_roles(shape),
         voters=voters,
-        text=beside.text,
         design=design,
-        report=ReadReport(
-            source=checks.source,
-            kind=_KINDS[shape.kind],
-            rows=table.num_rows,
-            used=len(np.unique(entries.row[use])),
-            roles=_roles(shape) | beside.described(),
-            problems=tuple(checks.problems),
-        ),
     )
 
 
@@ -350,12 +311,16 @@ def _refuse_changes(checks: RowChecks, said: dict[str, Array], entries: _Entries
             (values != first) & ~((values != values) & (first != first)),
             "the value differs from that in the first row of the same ballot",
             column=name,
-            accepted="one value a ballot",
+            accepted="one value per ballot",
             fix=f"correct the value, or leave {name!r} out",
         )
 
 
-_KINDS = {"long": "rankings, a row an agent", "ranks": "rankings, a column an agent", "names": "rankings, best first"}
+_KINDS = {
+    "long": "rankings, a row per agent",
+    "ranks": "rankings, a column per agent",
+    "names": "rankings, best first",
+}
 
 
 def _roles(shape: _Shape) -> dict[str, str]:

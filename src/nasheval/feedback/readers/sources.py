@@ -14,10 +14,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nasheval.contexts.table import as_table
+from nasheval.contexts.table import as_table, decoded, is_list, is_string
 from nasheval.errors import InputError, ReadError
-from nasheval.feedback.readers.texts import UNREADABLE, open_csv, read_json
-from nasheval.feedback.tables import is_text, one_line
+from nasheval.feedback.arrow_columns import one_line
+from nasheval.feedback.readers.row_checks import refuse_repeats
+from nasheval.feedback.readers.text_files import UNREADABLE, open_csv, read_json
 
 ACCEPTED = ".parquet, .csv, .tsv, .jsonl, .json, .arrow or .feather (the text formats also with .gz)"
 
@@ -64,10 +65,7 @@ class Source:
         def fetch(columns: list[str], text: set[str]) -> pa.Table:
             extra = set() if column in columns else {column}
             table = self.fetch([*columns, *extra], text | extra)
-            spelled = table[column]
-            if pa.types.is_dictionary(spelled.type):
-                spelled = spelled.cast(spelled.type.value_type)
-            inside = pc.is_in(spelled.cast(pa.large_string()), value_set=wanted)
+            inside = pc.is_in(decoded(table[column]).cast(pa.large_string()), value_set=wanted)
             return table.filter(pc.invert(inside) if other else inside).select(columns)
 
         sign = "!=" if other else "="
@@ -160,7 +158,7 @@ def _open_files(path: str) -> Source:
             raise ReadError(
                 f"the files do not fit together ({one_line(error)})",
                 source=path,
-                accepted="one type a column in all files",
+                accepted="one type per column in all files",
                 fix="give the column the same type in every file",
             ) from None
 
@@ -174,11 +172,11 @@ def _files(path: str) -> list[Path]:
     here = Path(path)
     try:
         if here.is_dir():
-            found = sorted(p for p in here.rglob("*") if p.is_file() and _is_data(p.relative_to(here)))
+            files = sorted(p for p in here.rglob("*") if p.is_file() and _is_data(p.relative_to(here)))
         elif here.is_file():
-            found = [here]
+            files = [here]
         else:
-            found = sorted(Path(name) for name in glob.glob(path, recursive=True) if Path(name).is_file())
+            files = sorted(Path(name) for name in glob.glob(path, recursive=True) if Path(name).is_file())
     except (OSError, ValueError) as error:
         raise ReadError(
             f"the path cannot be used ({one_line(error)})",
@@ -186,11 +184,11 @@ def _files(path: str) -> list[Path]:
             accepted="the path of a file or folder that may be read",
             fix="check the path",
         ) from None
-    if not found:
+    if not files:
         what = "no file in this folder can be read" if here.is_dir() else "there is no such file"
         accepted = f"{ACCEPTED}; a folder of them, or a glob"
         raise ReadError(what, source=path, accepted=accepted, fix="check the path")
-    strange = [file for file in found if _suffix(file) not in _FORMATS]
+    strange = [file for file in files if _suffix(file) not in _FORMATS]
     if strange:
         ending = f"a file that ends in {strange[0].suffix!r}" if strange[0].suffix else "a file without an ending"
         raise ReadError(
@@ -199,7 +197,7 @@ def _files(path: str) -> list[Path]:
             accepted=ACCEPTED,
             fix="rename or convert the file, or load it yourself and pass the table",
         )
-    return found
+    return files
 
 
 def _is_data(inside: Path) -> bool:
@@ -219,13 +217,13 @@ def _parquet(file: Path) -> Source:
     schema = _guarded(file, "Parquet", lambda: _decoded(pq.read_schema(file)))
 
     def fetch(columns: list[str], text: set[str]) -> pa.Table:
-        # Agent names repeat millions of times: read as a dictionary they cost a few bytes a row.
-        coded = [name for name in columns if name in text and is_text(schema.field(name).type)]
+        # Agent names repeat millions of times: read as a dictionary they cost a few bytes per row.
+        coded = [name for name in columns if name in text and is_string(schema.field(name).type)]
         return _guarded(
             file, "Parquet", lambda: pq.read_table(file, columns=columns, read_dictionary=coded, partitioning=None)
         )
 
-    return Source(str(file), _unique(schema, file), fetch)
+    return _named_apart(Source(str(file), schema, fetch))
 
 
 def _arrow(file: Path) -> Source:
@@ -237,20 +235,18 @@ def _arrow(file: Path) -> Source:
         return table
 
     table = _guarded(file, "Arrow", opened)
-    _unique(table.schema, file)
-    return _table_source(table, str(file))
+    return _named_apart(_table_source(table, str(file)))
 
 
 def _csv(file: Path) -> Source:
     names, fetch = open_csv(file, delimiter="\t" if ".tsv" in _suffix(file) else ",")
-    schema = _unique(pa.schema([(name, pa.null()) for name in names]), file)
-    return Source(str(file), schema, fetch, untyped=True)
+    schema = pa.schema([(name, pa.null()) for name in names])
+    return _named_apart(Source(str(file), schema, fetch, untyped=True))
 
 
 def _json(file: Path) -> Source:
     table = read_json(file)
-    _unique(table.schema, file)
-    return _table_source(table, str(file))
+    return _named_apart(_table_source(table, str(file)))
 
 
 def _guarded(file: Path, kind: str, read: Callable[[], Any]) -> Any:
@@ -274,22 +270,15 @@ def _decoded(schema: pa.Schema) -> pa.Schema:
 
 def _decode_names(field: pa.Field) -> None:
     kind, _ = field.type, field.name
-    while pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    while is_list(kind):
         kind = kind.value_type
     for inner in kind if pa.types.is_struct(kind) else ():
         _decode_names(inner)
 
 
-def _unique(schema: pa.Schema, file: Path) -> pa.Schema:
-    twice = [name for name in schema.names if schema.names.count(name) > 1]
-    if twice:
-        raise ReadError(
-            f"two columns are called {twice[0]!r}",
-            source=str(file),
-            accepted="a name of its own for each column",
-            fix="rename one of them",
-        )
-    return schema
+def _named_apart(source: Source) -> Source:
+    refuse_repeats(source.names, source.label, "column")
+    return source
 
 
 _FORMATS: dict[str, Callable[[Path], Source]] = {

@@ -10,17 +10,24 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Bools, Ints
-from nasheval.errors import InputError, ReadError
+from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, boolean_tags, detect_schema
-from nasheval.feedback.readers.checks import OnError, RowChecks, listed, nearest, need_columns, several, shown_values
 from nasheval.feedback.readers.covariates import COMPARED, VERDICT, Covariates
 from nasheval.feedback.readers.duels import duel_records
 from nasheval.feedback.readers.labels import DROP, TIE, Outcomes, read_labels, read_one_hot
+from nasheval.feedback.readers.parsing import agents_in, names_in, refuse_no_agent
+from nasheval.feedback.readers.row_checks import (
+    OnError,
+    RowChecks,
+    listed,
+    nearest,
+    need_columns,
+    several,
+    shown_values,
+)
 from nasheval.feedback.readers.sources import Source, open_source
-from nasheval.feedback.readers.values import names_in
-from nasheval.feedback.report import ReadReport
 
 
 def read_votes(
@@ -108,22 +115,23 @@ def read_votes(
 
 
 def _schema(source: Source, model_a: str | None, model_b: str | None, winner: str | None) -> VoteSchema:
-    found = detect_schema(source.names)
+    detected = detect_schema(source.names)
     if model_a or model_b or winner:
-        base = found or replace(PLAIN, name="votes, columns as given")
+        base = detected or replace(PLAIN, name="votes, columns as given")
         schema = replace(base, first=model_a or base.first, second=model_b or base.second, winner=winner or base.winner)
         need_columns({"model_a": schema.first, "model_b": schema.second}, source.names, source.label)
         if isinstance(schema.winner, str):
             need_columns({"winner": schema.winner}, source.names, source.label)
         return schema
-    if found is None:
+    if detected is None:
+        a, b, won = (Argument(name) for name in ("model_a", "model_b", "winner"))
         raise ReadError(
             f"this does not look like a table of votes; its columns: {listed(source.names)}",
             source=source.label,
             accepted="the columns model_a, model_b and winner; left, right and winner; or an LMArena release",
-            fix="name the columns with model_a=, model_b= and winner=, or use read_rankings or read_scores",
+            fix=("name the columns with ", a, ", ", b, " and ", won, ", or use read_rankings or read_scores"),
         )
-    return found
+    return detected
 
 
 def _if_there(column: str | None, source: Source) -> str | None:
@@ -157,8 +165,7 @@ def _sides(
     schema: VoteSchema,
     agents: Sequence[str] | None,
 ) -> _Sides:
-    seen = {name.strip() for side in (first, second) for name in side.dictionary.to_pylist()} - {""}
-    names = sorted(seen)
+    names, numbered = agents_in([first, second])
     chosen = names if agents is None else _chosen(agents, names, checks.source)
     if len(names) < 2:
         raise ReadError(
@@ -167,21 +174,19 @@ def _sides(
             accepted="two or more different agents",
             fix=f"check the columns {schema.first!r} and {schema.second!r}",
         )
-    numbered = [_numbered(side, {name: i for i, name in enumerate(names)}) for side in (first, second)]
     blank = [side < 0 for side in numbered]
     if agents is not None:
         wanted = np.isin(names, chosen)
         others = ~(wanted[numbered[0]] & wanted[numbered[1]]) & ~blank[0] & ~blank[1]
         checks.leave_out(others, "an agent not in agents=")
-    for rows, column in zip(blank, (schema.first, schema.second), strict=True):
-        accepted = "the name of an agent in every row"
-        checks.reject(rows, "there is no agent", column=column, accepted=accepted, fix="fill in the name")
+    for side, column in zip(numbered, (schema.first, schema.second), strict=True):
+        refuse_no_agent(checks, side, column)
     same = (numbered[0] == numbered[1]) & ~blank[0] & ~blank[1]
     checks.reject(
         same,
         f"{shown_values(np.array(names, object)[numbered[0][same]])} is compared with itself",
         column=schema.second,
-        accepted="two different agents a row",
+        accepted="two different agents per row",
         fix="correct the name",
     )
     return _Sides(names, chosen, *numbered)
@@ -193,19 +198,14 @@ def _chosen(agents: Sequence[str], seen: list[str], source: str) -> list[str]:
         if name not in seen:
             hint = f"did you mean {near[0]!r}? C" if (near := nearest(name, seen)) else "c"
             raise ReadError(
-                f"no vote names the agent {name!r} of agents=",
+                (f"no vote names the agent {name!r} of ", Argument("agents")),
                 source=source,
                 accepted=f"its agents, {listed(seen)}",
-                fix=f"{hint}orrect the name, or leave it out of agents=",
+                fix=(f"{hint}orrect the name, or leave it out of ", Argument("agents")),
             )
     if len(names) < 2:
         raise InputError(f"agents names {listed(names)}; a comparison needs two or more different ones.")
     return names
-
-
-def _numbered(side: pa.DictionaryArray, number: Mapping[str, int]) -> Ints:
-    codes = np.array([number.get(name.strip(), -1) for name in side.dictionary.to_pylist()] + [-1], np.int32)
-    return np.take(codes, np.asarray(side.indices.fill_null(len(side.dictionary))))
 
 
 def _outcomes(
@@ -218,9 +218,9 @@ def _outcomes(
 ) -> Outcomes:
     if isinstance(schema.winner, str):
         said = names_in(table, schema.winner, checks.source)
-        found = read_labels(checks, said, schema.winner, first=first, second=second, labels=labels)
-        checks.leave_out(found.code == DROP, "label marked 'drop'")
-        return found
+        outcomes = read_labels(checks, said, schema.winner, first=first, second=second, labels=labels)
+        checks.leave_out(outcomes.code == DROP, "label marked 'drop'")
+        return outcomes
     if labels is not None:
         raise InputError(
             f"labels= needs one winner column; this file has three, {', '.join(schema.winner)}. Leave it out."
@@ -249,27 +249,17 @@ def _build(
     rows = {"first": sides.first, "second": sides.second, "outcome": code, **columns}
     if not sound.all():
         rows = {name: values[sound] for name, values in rows.items()}
-    report = ReadReport(
-        source=checks.source,
-        kind=schema.name,
-        rows=len(keep),
-        used=int(keep.sum()),
-        roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])}
-        | beside.described(),
-        labels=outcomes.labels,
-        dropped=checks.dropped,
-        problems=tuple(checks.problems),
-    )
-    log = Feedback.from_records(
+    log = beside.log(
+        checks,
+        grouped,
         duel_records(**rows, n_agents=len(sides.names)),
         agents=sides.names,
-        contexts=grouped.table,
-        context_of=grouped.of_row,
-        n_contexts=int(grouped.of_row.max()) + 1,
+        kind=schema.name,
+        used=int(keep.sum()),
+        roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])},
+        labels=outcomes.labels,
         voters=voters,
-        text=beside.text,
         design=design,
-        report=report,
     )
     said = outcomes.code[sound] != DROP
     return log, said if said.all() else said[np.argsort(grouped.of_row, kind="stable")]

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, is_dataclass
-from types import NoneType, UnionType
-from typing import Any, Self, get_args, get_origin, get_type_hints
-
-from nasheval.errors import InputError
+from dataclasses import dataclass
 
 Numbers = tuple[float, ...]
 Gaps = tuple[float | None, ...]  # None where votes do not tell
@@ -258,7 +254,7 @@ class ReportData:
         agents: names of the K agents.
         confidence: of intervals and stability ranges.
         facts: the size of the log.
-        findings: what stands out, a sentence each.
+        findings: what stands out, one sentence per finding.
         columns: context columns that contexts are grouped by.
         groups: all contexts first, then the groups of each column.
         frontier: cost against exploitability; empty where no costs are known.
@@ -282,46 +278,3 @@ class ReportData:
     held_out: HeldOut | None
     settings: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON."""
-        return asdict(self)
-
-    @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Self:
-        """Return the report that `to_dict`, or JSON made from it, was taken from."""
-        found: Self = _revived(cls, plain)
-        return found
-
-
-def _revived(kind: Any, plain: Any) -> Any:
-    """Return a value of a field's type from what JSON makes of it."""
-    if get_origin(kind) is UnionType:
-        [kind] = [part for part in get_args(kind) if part is not NoneType]
-        return None if plain is None else _revived(kind, plain)
-    if get_origin(kind) is tuple:
-        return _tuple(get_args(kind), plain)
-    if isinstance(kind, type) and is_dataclass(kind):
-        hints = get_type_hints(kind)
-        if not isinstance(plain, dict) or set(plain) != {field.name for field in fields(kind)}:
-            raise _refused(kind.__name__, plain)
-        return kind(**{name: _revived(hints[name], value) for name, value in plain.items()})
-    accepted = (int, float) if kind is float else kind
-    if not isinstance(plain, accepted) or isinstance(plain, bool) is not (kind is bool):
-        raise _refused(kind.__name__, plain)
-    return plain
-
-
-def _tuple(parts: tuple[Any, ...], plain: Any) -> tuple[Any, ...]:
-    if not isinstance(plain, list | tuple):
-        raise _refused("list", plain)
-    kinds = [parts[0]] * len(plain) if parts[-1] is Ellipsis else parts
-    if len(kinds) != len(plain):
-        raise _refused(f"list of {len(kinds)}", plain)
-    return tuple(_revived(kind, value) for kind, value in zip(kinds, plain, strict=True))
-
-
-def _refused(kind: str, plain: Any) -> InputError:
-    found = repr(plain)
-    short = found if len(found) <= 60 else f"{found[:60]}..."
-    return InputError(f"This is no data of a report: {short} stands where a {kind} belongs. Gather the report anew.")

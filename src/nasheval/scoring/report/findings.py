@@ -1,4 +1,4 @@
-"""What stands out, a sentence each."""
+"""What stands out, one sentence per finding."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def findings(
     held_out: HeldOut | None,
     confidence: float,
     *,
-    only_a_ladder: bool = False,
-    unseen: str = "model",
+    only_a_ladder: bool,
+    unseen: str,
 ) -> tuple[str, ...]:
     """Say what stands out on the page; `views` has the group of all contexts first.
 
@@ -152,7 +152,7 @@ def _certainly_beats(view: GroupView, first: int, second: int) -> bool:
 
 def _cycles(agents: tuple[str, ...], whole: GroupView, views: Sequence[GroupView], confidence: float) -> str:
     some = sum(1 for view in views[1:] if view.preferences.n_cycles)
-    groups = f" {some} of {len(views) - 1} groups {'has' if some == 1 else 'have'} one." if some else ""
+    groups = f" {_count(some, views[1:])} one." if some else ""
     cycles, held = whole.preferences.cycles, whole.preferences.n_cycles
     if not held:
         nor = f", nor in any of {len(views) - 1} groups" if len(views) > 1 and not some else ""

@@ -42,10 +42,9 @@ def cost_frontier(
         return FrontierPoint(name, kind, weight, float(f"{spent:.6g}"), round(max(lost, 0.0), 5))
 
     n, K = A.shape[:2]
-    found = [
-        point(f"cost weight {weight:g}", "price", solve(A, regularizer=regularizer, costs=costs, cost_weight=weight)
-              .strategy, weight)
-        for weight in weights
-    ]  # fmt: skip
-    found += [point(agent, "agent", np.tile(np.eye(K)[k], (n, 1))) for k, agent in enumerate(agents)]
-    return (*found, *([] if policy is None else [point("this model", "policy", policy)]))
+    priced = [solve(A, regularizer=regularizer, costs=costs, cost_weight=weight).strategy for weight in weights]
+    return (
+        *(point(f"cost weight {weight:g}", "price", pi, weight) for weight, pi in zip(weights, priced, strict=True)),
+        *(point(agent, "agent", np.tile(np.eye(K)[k], (n, 1))) for k, agent in enumerate(agents)),
+        *([] if policy is None else [point("this model", "policy", policy)]),
+    )

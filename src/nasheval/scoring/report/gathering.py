@@ -11,19 +11,22 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Floats, Ints, n_pairs
-from nasheval.feedback.coverage import Coverage, measure
+from nasheval.feedback.coverage import Coverage
+from nasheval.feedback.groups import grouping_columns
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.game.solver import solve
+from nasheval.notes import once
 from nasheval.payoff.clusters import Speaks
-from nasheval.payoff.diagnostics import Stage1Diagnostics
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.stage1 import Stage1
+from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.policy.base import Policy
+from nasheval.policy.choosing import WINNER
 from nasheval.scoring.heldout import Evaluation
 from nasheval.scoring.report.data import Facts, FrontierPoint, ReportData
 from nasheval.scoring.report.findings import findings
 from nasheval.scoring.report.frontier import cost_frontier
-from nasheval.scoring.report.robin import held_out_of
+from nasheval.scoring.report.held_out import held_out_of
 from nasheval.scoring.report.trust import trust_of
 from nasheval.scoring.report.views import (
     DRAWN,
@@ -32,7 +35,6 @@ from nasheval.scoring.report.views import (
     How,
     Solved,
     column_views,
-    grouping_columns,
     n_groups,
     whole_view,
 )
@@ -40,8 +42,7 @@ from nasheval.scoring.spending import Costs, costs_of
 
 _CELLS = 1 << 24  # payoffs at contexts that are solved one by one; of more contexts an even sample is
 _FRONTIER_CELLS = 1 << 21  # the same for the frontier, which solves each game over and over
-_WINNER = 1e-3
-_RARE = 30  # records below which a menu is called rare, as in `Feedback.coverage`
+_MOST_COLUMNS = 6  # that are grouped by unasked
 
 
 def gather(
@@ -52,7 +53,6 @@ def gather(
     policy: Policy | None = None,
     evaluation: Evaluation | None = None,
     costs: Costs | None = None,
-    diagnostics: Stage1Diagnostics | None = None,
     settings: Mapping[str, object] | None = None,
     title: str = "Evaluation of agents",
     confidence: float = 0.95,
@@ -71,20 +71,20 @@ def gather(
         policy: that gives the winners at each context; None: the equilibria of the estimated games.
         evaluation: on a held-out log, from `evaluate`.
         costs: {agent: cost}, or {agent: context column that holds it}, in the user's units.
-        diagnostics: None: measured here.
         settings: what the model was fitted with, by name.
         confidence: of intervals and of stability ranges.
-        draws: of the bootstrap, a group.
+        draws: of the bootstrap, per group.
         created: the day to print; None: today.
         voters: whom intervals speak for, as in `group_payoff`.
     """
     how = How(regularizer, checked_level(confidence), draws, seed, voters)
     games = _Games.of(stage1, policy, regularizer)
-    solved = Solved(games.rows, games.lotteries > _WINNER)
-    columns, coverage = grouping_columns(stage1.pseudo, by), measure(stage1.log, rare=_RARE)
+    solved = Solved(games.rows, games.lotteries > WINNER)
+    columns, coverage = grouping_columns(stage1.log, by, most=_MOST_COLUMNS), stage1.log.coverage()
     whole = whole_view(stage1.pseudo, solved, how)
     views = (whole, *(view for name in columns for view in column_views(stage1.pseudo, name, solved, how)))
-    found = diagnostics or Stage1Diagnostics.of(stage1, by=columns)
+    diagnostics = Stage1Diagnostics.of(stage1, by=columns)
+    warnings = tuple(once(coverage.warnings(), diagnostics.warnings()))
     held_out = None if evaluation is None else held_out_of(evaluation)
     frontier = () if costs is None else games.frontier(costs_of(stage1.log, costs), regularizer, policy is not None)
     return ReportData(
@@ -101,7 +101,7 @@ def gather(
         columns=columns,
         groups=views,
         frontier=frontier,
-        trust=trust_of(found.nuisances, stage1.nuisances.raw_propensity, _warnings(coverage, found)),
+        trust=trust_of(diagnostics.nuisances, stage1.nuisances.raw_propensity, warnings),
         held_out=held_out,
         settings=tuple((str(name), str(value)) for name, value in (settings or {}).items()),
         notes=tuple(_notes(stage1, columns, games, costs is not None)),
@@ -131,14 +131,14 @@ class _Games:
         A = stage1.payoff.predict(stage1.nuisances.X[rows])
         if policy is None:
             return _Games(stage1.agents, rows, A, solve(A, regularizer=regularizer).strategy)
-        told = stage1.log.contexts
-        contexts = told.take(pa.array(rows)) if told.num_columns else np.zeros((len(rows), 0))  # take forgets the rows
-        played = np.asarray(policy.predict_proba(contexts), np.float64)
+        table = stage1.log.contexts  # without columns it would forget its rows
+        contexts = table.take(pa.array(rows)) if table.num_columns else np.zeros((len(rows), 0))
+        played = policy.predict_proba(contexts)
         return _Games(stage1.agents, rows, A, played[:, [policy.agents.index(agent) for agent in stage1.agents]])
 
     @property
     def frontier_thinning(self) -> int:
-        """Each so manieth game is in the frontier."""
+        """One game of so many is in the frontier."""
         return _thinning(len(self.rows), len(self.agents), _FRONTIER_CELLS)
 
     def frontier(self, costs: Floats, regularizer: Regularizer, with_policy: bool) -> tuple[FrontierPoint, ...]:
@@ -169,13 +169,6 @@ def _facts(stage1: Stage1, coverage: Coverage) -> Facts:
         design=coverage.design,
         design_reason=coverage.design_reason,
     )
-
-
-def _warnings(coverage: Coverage, found: Stage1Diagnostics) -> tuple[str, ...]:
-    """Return what both say, as sentences."""
-    texts = (*coverage.warnings(), *found.warnings())
-    said = (f"{text[:1].upper()}{text[1:]}" for text in texts)
-    return tuple(dict.fromkeys(text if text.endswith(".") else f"{text}." for text in said))
 
 
 def _notes(stage1: Stage1, columns: tuple[str, ...], games: _Games, with_costs: bool) -> list[str]:

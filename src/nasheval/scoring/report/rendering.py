@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 import os
 from base64 import b64encode
+from dataclasses import asdict
 from hashlib import sha256
 from html import escape
 from importlib.resources import files
-from pathlib import Path
 
+from nasheval.files import whole_file
 from nasheval.scoring.report.data import ReportData
 
 _SCRIPTS = ("dom.js", "tables.js", "heat.js", "charts.js", "graph.js", "sections.js", "page.js")
@@ -20,35 +21,30 @@ def render(data: ReportData) -> str:
 
     The data is in the page as JSON, which the script writes to the page as text, never as HTML.
     """
-    script = "\n".join(_part(name) for name in _SCRIPTS)
+    script = "\n".join(_page_file(name) for name in _SCRIPTS)
     filled = {
         "TITLE": escape(data.title).encode("utf-8", "replace").decode(),  # a lone surrogate has no UTF-8
         "HASH": b64encode(sha256(script.encode()).digest()).decode(),
-        "STYLE": _part("style.css"),
+        "STYLE": _page_file("style.css"),
         "SCRIPT": script,
         "DATA": _embedded(data),
     }
-    head, *rest = _part("page.html").split("{{")
+    head, *rest = _page_file("page.html").split("{{")
     pieces = [piece.partition("}}") for piece in rest]
     return head + "".join(filled[name] + text for name, _, text in pieces)
 
 
 def write_report(data: ReportData, path: str | os.PathLike[str]) -> None:
     """Write the page to a file, whole or not at all."""
-    target = Path(path)
-    part = target.with_name(f".{target.name}.part")
-    try:
-        part.write_text(render(data), encoding="utf-8", newline="\n")
-        part.replace(target)
-    finally:
-        part.unlink(missing_ok=True)
+    with whole_file(path) as file:
+        file.write(render(data).encode())
 
 
-def _part(name: str) -> str:
+def _page_file(name: str) -> str:
     return (files("nasheval.scoring.report") / "page" / name).read_text(encoding="utf-8")
 
 
 def _embedded(data: ReportData) -> str:
     """Return JSON that no text inside can end: without <, > and &, and in ASCII."""
-    text = json.dumps(data.to_dict(), separators=(",", ":"), allow_nan=False)
+    text = json.dumps(asdict(data), separators=(",", ":"), allow_nan=False)
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nasheval.arrays import Bools, Ints
-from nasheval.feedback.groups import context_groups, is_number, n_values, quarter_groups
+from nasheval.feedback.groups import Groups, groups_by
 from nasheval.feedback.links import SEEN
 from nasheval.game.regularizers import Regularizer
 from nasheval.payoff.bridging import pair_matrix
 from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.cycles import as_cycles, find_cycles
-from nasheval.payoff.inference import GroupPayoff, group_payoff, payoffs_by_code
+from nasheval.payoff.inference import GroupPayoff, group_payoff, group_payoffs
 from nasheval.payoff.pseudo import PseudoOutcomes
-from nasheval.scoring.leaderboard import ALL, Group, Standing, standings
+from nasheval.scoring.leaderboard import Standing, standings
 from nasheval.scoring.report.data import GroupView, Payoffs, Preferences
 from nasheval.scoring.report.numbers import gappy, rounded
 
@@ -25,8 +25,6 @@ MOST_GROUPS = 30  # of a column, those with most contexts
 SHOWN = 20  # agents in a payoff matrix
 DRAWN = 12  # agents in a preference graph
 MOST_CYCLES = 30
-_FEW_VALUES = 20  # a column of numbers with more values is cut into quarters
-_MOST_COLUMNS = 6  # that are grouped by unasked
 
 
 @dataclass(frozen=True)
@@ -53,52 +51,36 @@ class How:
     voters: Speaks | None = None
 
     def of_groups(self) -> dict[str, Any]:
-        """Return what `payoffs_by_code` takes."""
+        """Return what `group_payoffs` takes."""
         return {name: getattr(self, name) for name in ("confidence", "draws", "seed", "voters")}
-
-
-def grouping_columns(pseudo: PseudoOutcomes, by: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return the columns to group by: those asked for, or the first few that are numbers or have few values."""
-    log = pseudo.fit.log
-    if by is not None:
-        return (by,) if isinstance(by, str) else tuple(by)
-    names = [name for name in log.contexts.column_names if name != log.text]
-    found = [name for name in names if 1 < n_values(log, name) <= _FEW_VALUES or is_number(log, name)]
-    return tuple(name for name in found if n_values(log, name) > 1)[:_MOST_COLUMNS]
 
 
 def whole_view(pseudo: PseudoOutcomes, solved: Solved, how: How) -> GroupView:
     """Return the group of all contexts."""
-    payoff = group_payoff(pseudo, name=ALL, **how.of_groups())
-    return _view(pseudo, "", np.ones(pseudo.n_contexts, bool), payoff, solved, how)
+    return _view(pseudo, "", group_payoff(pseudo, **how.of_groups()), solved, how)
 
 
 def column_views(pseudo: PseudoOutcomes, column: str, solved: Solved, how: How) -> Iterator[GroupView]:
     """Yield the groups of a column: numbers in their order, other values by their number of contexts."""
-    code, names = _largest(*_codes(pseudo, column), pseudo.used)
-    for g, payoff in enumerate(payoffs_by_code(pseudo, code, names, **how.of_groups())):
-        yield _view(pseudo, column, code == g, payoff, solved, how)
+    groups = _largest(groups_by(pseudo.fit.log, column, pseudo.used), pseudo.used)
+    for payoff in group_payoffs(pseudo, groups, **how.of_groups()):
+        yield _view(pseudo, column, payoff, solved, how)
 
 
 def n_groups(pseudo: PseudoOutcomes, column: str) -> int:
     """Return how many groups a column has, those beyond `MOST_GROUPS` too."""
-    return len(_codes(pseudo, column)[1])
+    return len(groups_by(pseudo.fit.log, column, pseudo.used))
 
 
-def _codes(pseudo: PseudoOutcomes, column: str) -> tuple[Ints, list[str]]:
-    log = pseudo.fit.log
-    many = is_number(log, column) and n_values(log, column) > _FEW_VALUES
-    return (quarter_groups if many else context_groups)(log, column, pseudo.used)
-
-
-def _largest(code: Ints, names: list[str], used: Bools) -> tuple[Ints, list[str]]:
+def _largest(groups: Groups, used: Bools) -> Groups:
     """Keep the groups with most contexts, in the order they are shown in."""
+    code, names = groups.code, groups.names
     count = np.bincount(code[used & (code >= 0)], minlength=len(names))
     kept = np.argsort(-count, kind="stable")[:MOST_GROUPS]
     kept = kept[_order([names[g] for g in kept])]
     number = np.full(len(names) + 1, -1)  # the last is for contexts of no group
     number[kept] = np.arange(len(kept))
-    return number[code], [names[g] for g in kept]
+    return Groups(groups.column, number[code], tuple(names[g] for g in kept))
 
 
 def _order(names: list[str]) -> Ints:
@@ -109,15 +91,13 @@ def _order(names: list[str]) -> Ints:
         return np.arange(len(names))
 
 
-def _view(
-    pseudo: PseudoOutcomes, column: str, inside: Bools, payoff: GroupPayoff, solved: Solved, how: How
-) -> GroupView:
+def _view(pseudo: PseudoOutcomes, column: str, payoff: GroupPayoff, solved: Solved, how: How) -> GroupView:
     log = pseudo.fit.log.whole
-    found = list(standings(log, [Group(payoff.name, inside, payoff)], how.regularizer))
+    found = list(standings(log, [payoff], how.regularizer))
     order = tuple(log.agents.index(row.agent) for row in found)
     standing = dict(zip(order, found, strict=True))
     rows = [standing.get(a) or _absent(payoff.name, agent) for a, agent in enumerate(log.agents)]
-    here = solved.winners[inside[solved.rows]]
+    here = solved.winners[payoff.inside[solved.rows]]
     return GroupView(
         column=column,
         name=payoff.name,
@@ -155,8 +135,8 @@ def _payoffs(payoff: GroupPayoff, agents: tuple[int, ...]) -> Payoffs:
         estimate=rounded(payoff.estimate[place]),
         low=rounded(payoff.lower[place]),
         high=rounded(payoff.upper[place]),
-        votes=tuple(int(count) for count in pair_matrix(payoff.moments.votes, len(payoff.agents))[place]),
-        status=tuple(int(code) for code in status),
+        votes=tuple(pair_matrix(payoff.moments.votes, len(payoff.agents))[place].astype(int).tolist()),
+        status=tuple(status.tolist()),
         allowed_low=gappy(allowed[0]),
         allowed_high=gappy(allowed[1]),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from nasheval.errors import ReadError
+from nasheval.errors import Argument, ReadError, Text, pieces
 
 
 @dataclass(frozen=True)
@@ -16,7 +16,7 @@ class Problem:
     total: int
     column: str | None = None
     accepted: str = ""
-    fix: str = ""
+    fix: Text = ""
 
     def line(self, source: str) -> str:
         """Return the problem on one line."""
@@ -24,9 +24,10 @@ class Problem:
 
     def error(self, source: str, *, others: int = 0) -> ReadError:
         """Return the problem as an error."""
-        fix = (self.fix + ", or " if self.fix else "") + "pass on_error='skip' to leave such rows out"
+        fix = (*pieces(self.fix), ", or ") if self.fix else ()
+        fix += ("pass ", Argument("on_error", "skip"), " to leave such rows out")
         if others:
-            fix += f". {others} other kind{'s' if others > 1 else ''} of problem: `nasheval check` lists them all"
+            fix += (f". {others} other kind{'s' if others > 1 else ''} of problem: `nasheval check` lists them all",)
         return ReadError(
             self.what,
             source=source,
@@ -47,7 +48,7 @@ class ReadReport:
         kind: what it was taken to be.
         rows: rows read.
         used: rows that became records.
-        roles: which column plays which part.
+        roles: which column plays which role.
         labels: how many rows carry each raw label, and what it was taken to mean.
         dropped: rows left out because the user asked for it, by reason.
         problems: rows that were left out because something is wrong with them.

@@ -174,7 +174,7 @@ class Stage1Diagnostics:
         """Draw the nuisances, the second stage, the clearest moves and the warnings."""
         from rich.text import Text
 
-        from nasheval.payoff.tables import listing, warnings
+        from nasheval.payoff.drawing import listing, warnings
 
         yield self.nuisances
         yield Text(_stage_line(self.form, self.strength, self.surface_move))
@@ -190,7 +190,7 @@ class Stage1Diagnostics:
         yield from warnings(tuple(self._own_warnings()))
 
     def __str__(self) -> str:
-        from nasheval.payoff.tables import plain
+        from nasheval.payoff.drawing import plain
 
         return plain(self)
 

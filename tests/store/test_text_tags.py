@@ -14,7 +14,7 @@ from nasheval.errors import InputError
 from nasheval.estimator import load
 from nasheval.feedback.log import Feedback
 from nasheval.store.evidence import fingerprint
-from nasheval.store.texts import remembering, tagged
+from nasheval.store.text_tags import remembering, tagged
 
 from .small import VOTERS, answers, fitted, manifest, mixed_log
 

@@ -49,6 +49,10 @@ def encode(value: Any, where: str, *, finite: bool = True) -> Any:
         where: what it is called in an error.
         finite: whether to refuse infinite numbers and NaN.
     """
+
+    def inner(item: Any, name: str = where) -> Any:
+        return encode(item, name, finite=finite)
+
     if isinstance(value, np.generic):
         value = value.item()
     if value is None or isinstance(value, bool | int):
@@ -56,32 +60,25 @@ def encode(value: Any, where: str, *, finite: bool = True) -> Any:
     if isinstance(value, str):
         return str(value)
     if isinstance(value, float):
-        return _number(value, where, finite)
+        if finite and not isfinite(value):
+            raise InputError(f"{where} is {value!r}; a saved model holds finite settings. Fit with another value.")
+        return value if isfinite(value) else {TAG: "float", "value": repr(value)}
     if isinstance(value, list):
-        return [encode(item, where, finite=finite) for item in value]
-    if isinstance(value, tuple | frozenset):
-        items = value if isinstance(value, tuple) else sorted(value)
-        return {TAG: type(value).__name__, "items": [encode(item, where, finite=finite) for item in items]}
+        return [inner(item) for item in value]
+    if isinstance(value, tuple):
+        return {TAG: "tuple", "items": [inner(item) for item in value]}
+    if isinstance(value, frozenset):
+        return {TAG: "frozenset", "items": [inner(item) for item in sorted(value)]}
     if isinstance(value, np.ndarray) and value.dtype.kind in "biuf":
-        return {TAG: "array", "items": encode(value.tolist(), where, finite=finite)}
+        return {TAG: "array", "items": inner(value.tolist())}
     if isinstance(value, Mapping):
-        return {TAG: "mapping", "items": [_pair(k, v, where, finite) for k, v in value.items()]}
+        items = [[inner(key), inner(item, f"{where}[{key!r}]")] for key, item in value.items()]
+        return {TAG: "mapping", "items": items}
     if type(value) is TYPES.get(type(value).__name__):
-        told = {f.name: encode(getattr(value, f.name), f"{where}.{f.name}", finite=finite) for f in fields(value)}
-        return {TAG: type(value).__name__, **told}
-    raise unsavable(where, _described(value))
-
-
-def _pair(key: Any, value: Any, where: str, finite: bool) -> list[Any]:
-    return [encode(key, where, finite=finite), encode(value, f"{where}[{key!r}]", finite=finite)]
-
-
-def _number(value: float, where: str, finite: bool) -> Any:
-    if isfinite(value):
-        return value
-    if finite:
-        raise InputError(f"{where} is {value!r}; a saved model holds finite settings. Fit with another value.")
-    return {TAG: "float", "value": repr(value)}
+        own = {field.name: inner(getattr(value, field.name), f"{where}.{field.name}") for field in fields(value)}
+        return {TAG: type(value).__name__, **own}
+    is_function = hasattr(value, "__name__")
+    raise unsavable(where, f"the function {value.__name__}" if is_function else f"a {type(value).__name__}")
 
 
 def unsavable(what: str, kind: str) -> InputError:
@@ -96,10 +93,6 @@ def unsavable(what: str, kind: str) -> InputError:
         "numbers, strings, and the learners and settings of nasheval. Fit with one of those, or keep the log "
         "(Feedback.to_parquet) and fit again."
     )
-
-
-def _described(value: Any) -> str:
-    return f"the function {value.__name__}" if hasattr(value, "__name__") else f"a {type(value).__name__}"
 
 
 def decode(value: Any, *, finite: bool = True) -> Any:
@@ -131,11 +124,11 @@ def _container(kind: str, items: list[Any]) -> Any:
     if kind == "frozenset":
         return frozenset(items)
     if kind == "array":
-        found = np.array(items)
-        if found.dtype.kind not in "biuf":
+        numbers = np.array(items)
+        if numbers.dtype.kind not in "biuf":
             raise ValueError("an array of something other than numbers")
-        return found
-    made = dict(items)
-    if len(made) < len(items):
+        return numbers
+    mapping = dict(items)
+    if len(mapping) < len(items):
         raise ValueError("a mapping with the same key twice")
-    return made
+    return mapping

@@ -18,7 +18,7 @@ from nasheval.nuisance.tuning import TunedTrees
 from nasheval.nuisance.voters import Voters
 from nasheval.payoff.aggregators import Cubic, Mean, Weighted
 from nasheval.payoff.surfaces import Boosting
-from nasheval.store.plain import TYPES, decode, encode
+from nasheval.store.settings import TYPES, decode, encode
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text() | st.floats(allow_nan=False, allow_infinity=False),

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nasheval.arrays import Array, Bools, Floats
+from nasheval.arrays import Array, Bools, Floats, Ints
+from nasheval.contexts.table import decoded, is_number, is_string
 from nasheval.errors import ReadError
-from nasheval.feedback.readers.checks import COUNTED, RowChecks, short, shown_values
-from nasheval.feedback.tables import coded, is_text
+from nasheval.feedback.arrow_columns import coded
+from nasheval.feedback.readers.row_checks import RowChecks, short
 
 _TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6}
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
@@ -17,30 +20,24 @@ NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
 
 def to_numbers(column: pa.ChunkedArray) -> tuple[Floats, Bools]:
     """Return (values, is_number): float64 with NaN where the row holds no finite number."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
-    if is_text(column.type):
+    column = decoded(column)
+    if is_string(column.type):
         column = column.cast(pa.large_string())
         looks = pc.fill_null(pc.match_substring_regex(column, NUMBER), False)
         trimmed = pc.utf8_trim_whitespace(pc.if_else(looks, column, None))
         column = pc.cast(pc.replace_substring_regex(trimmed, r"^\+", ""), pa.float64())
-    elif pa.types.is_boolean(column.type) or not _numeric(column.type):
+    elif not is_number(column.type):
         return np.full(len(column), np.nan), np.zeros(len(column), bool)
     values = np.asarray(pc.cast(column, pa.float64(), safe=False).combine_chunks().fill_null(np.nan), np.float64)
     return values, np.isfinite(values)
 
 
-def _numeric(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
-
-
 def to_times(column: pa.ChunkedArray) -> tuple[Floats, Bools]:
     """Return (seconds, is_time) of timestamps, dates, numbers, or text such as 2025-04-17T10:00:00."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = decoded(column)
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
-    elif is_text(column.type):
+    elif is_string(column.type):
         column = _as_timestamp(column)
     if not pa.types.is_timestamp(column.type):
         return to_numbers(column)
@@ -82,39 +79,17 @@ def numeric_column(
     """Return a column of numbers in (low, high], rejecting every row that holds anything else."""
     values, is_number = to_numbers(column)
     bad = ~is_number | ~(values > low) | ~(values <= high)
-    if bad.any():
-        found = f"found {raw_values(column, bad)} as {role}"
-        checks.reject(bad, found, column=name, accepted=accepted, fix=f"correct the {role}")
+    checks.reject_values(bad, column, f" as {role}", name=name, accepted=accepted, fix=f"correct the {role}")
     return values
 
 
 def time_column(checks: RowChecks, column: pa.ChunkedArray, name: str) -> Floats:
     """Return a column of times in seconds; a null is an unknown time."""
     values, is_time = to_times(column)
-    bad = ~is_time & ~np.asarray(pc.is_null(column).combine_chunks())
-    if bad.any():
-        what, accepted = (
-            f"found {raw_values(column, bad)} as time",
-            "timestamps, seconds, or text such as 2025-04-17T10:00:00",
-        )
-        checks.reject(bad, what, column=name, accepted=accepted, fix="correct the time")
+    bad = ~is_time & ~is_null(column)
+    accepted = "timestamps, seconds, or text such as 2025-04-17T10:00:00"
+    checks.reject_values(bad, column, " as time", name=name, accepted=accepted, fix="correct the time")
     return values
-
-
-def raw_values(column: pa.ChunkedArray, rows: Bools) -> str:
-    """Return what stands in some rows of a column, most frequent first, for a message."""
-    few = np.flatnonzero(rows)[: COUNTED + 1]
-    try:
-        return shown_values([_as_python(value) for value in column.take(pa.array(few))])
-    except pa.ArrowException:  # a type that Arrow can hold but not pick from
-        return f"values of type {short(str(column.type), 60)}"
-
-
-def _as_python(value: pa.Scalar) -> object:
-    try:
-        return value.as_py()
-    except (ValueError, OverflowError):  # a date that Python's own types cannot hold
-        return value.cast(pa.int64()) if value.is_valid else None
 
 
 def names_in(table: pa.Table, name: str, source: str) -> pa.DictionaryArray:
@@ -130,6 +105,26 @@ def names_in(table: pa.Table, name: str, source: str) -> pa.DictionaryArray:
             accepted="text or numbers",
             fix="convert the column to text, or name another one",
         ) from None
+
+
+def agents_in(columns: Sequence[pa.DictionaryArray]) -> tuple[list[str], list[Ints]]:
+    """Return the names in some columns, sorted, and per column (n,) the place of each row's name, -1 where it has none.
+
+    Spaces around a name do not count, and a blank is none.
+    """
+    names = sorted({name.strip() for column in columns for name in column.dictionary.to_pylist()} - {""})
+    number = {name: i for i, name in enumerate(names)}
+    places = []
+    for column in columns:
+        codes = [number.get(name.strip(), -1) for name in column.dictionary.to_pylist()]
+        places.append(np.array([*codes, -1], np.int32)[np.asarray(column.indices.fill_null(len(codes)))])
+    return names, places
+
+
+def refuse_no_agent(checks: RowChecks, agent: Ints, name: str) -> None:
+    """Reject rows without an agent, -1 in (n,) agent numbers."""
+    accepted = "the name of an agent in every row"
+    checks.reject(agent < 0, "there is no agent", column=name, accepted=accepted, fix="fill in the name")
 
 
 def is_null(column: pa.ChunkedArray) -> Array:

@@ -7,9 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nasheval.contexts.table import is_string
 from nasheval.errors import InputError
+from nasheval.feedback.arrow_columns import coded, not_finite, one_line
 from nasheval.feedback.log import refuse_not_finite
-from nasheval.feedback.tables import coded, is_text, not_finite, one_line
 
 from .oracle import quick
 
@@ -90,5 +91,5 @@ def test_columns_of_any_type_become_codes_of_distinct_strings(
 
 
 def test_the_string_types() -> None:
-    assert [is_text(kind) for kind in (pa.string(), pa.large_string(), pa.string_view())] == [True] * 3
-    assert [is_text(kind) for kind in (pa.int8(), pa.binary(), pa.null())] == [False] * 3
+    assert [is_string(kind) for kind in (pa.string(), pa.large_string(), pa.string_view())] == [True] * 3
+    assert [is_string(kind) for kind in (pa.int8(), pa.binary(), pa.null())] == [False] * 3

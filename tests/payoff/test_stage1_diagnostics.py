@@ -15,12 +15,12 @@ from nasheval.errors import InputError
 from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
 from nasheval.payoff.aggregators import Cubic
-from nasheval.payoff.diagnostics import Stage1Diagnostics
 from nasheval.payoff.inference import group_payoff
 from nasheval.payoff.moves import column_moves, moved_pairs
 from nasheval.payoff.pseudo import pseudo_outcomes
 from nasheval.payoff.second_stage import fit_payoff
 from nasheval.payoff.stage1 import Stage1
+from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.payoff.surfaces import Boosting
 
 from .nuisances import Given, arbitrary_fit, duel_fit, duel_log, inclusion, linear_margins, ragged_log
@@ -82,7 +82,7 @@ def by_hand(pseudo, label, n):
     """Sum over clusters of the squared sums of corrections, pair by pair."""
     sums = {}
     for v in range(len(pseudo.pair)):
-        sums.setdefault(label(v), np.zeros(pseudo.n_pairs))[pseudo.pair[v]] += pseudo.correction[v] / n
+        sums.setdefault(label(v), np.zeros(pseudo.n_pairs))[pseudo.pair[v]] += pseudo.estimand.correction[v] / n
     return sum(each**2 for each in sums.values())
 
 
@@ -149,7 +149,7 @@ def test_true_nuisances_move_nothing():
 
 def test_moves_are_drawn_from_the_corrections_alone():
     made = stage1(duels(200, 0.5), form="none")
-    made.pseudo.correction  # noqa: B018  what the moves are made of
+    made.pseudo.estimand.correction  # noqa: B018  what the moves are made of
 
     def refuse(x, fold):
         raise AssertionError("predicted")
@@ -171,11 +171,11 @@ def test_the_surface_moves_as_the_second_stage_does():
 
 
 def test_a_sample_of_contexts_stands_for_all(monkeypatch):
-    from nasheval.payoff import diagnostics
+    from nasheval.payoff import stage1_diagnostics
 
     made = stage1(duels(900, share=0.0), strength=1.0)
     whole = Stage1Diagnostics.of(made, by=[]).surface_move
-    monkeypatch.setattr(diagnostics, "_SAMPLED", 6 * 300)
+    monkeypatch.setattr(stage1_diagnostics, "_SAMPLED", 6 * 300)
     assert Stage1Diagnostics.of(made, by=[]).surface_move == pytest.approx(whole, rel=0.2)
 
 
@@ -267,7 +267,7 @@ def test_columns_are_grouped_by_value_or_in_quarters():
     assert found["x0"].groups[3] == f"{edges[2]:.3g} or more"
     low = x0 < edges[0]
     assert found["x0"].n_contexts.tolist() == [100] * 4
-    expected = made.pseudo.corrections[np.flatnonzero(low)].toarray().mean(axis=0)
+    expected = made.pseudo.estimand.corrections[np.flatnonzero(low)].toarray().mean(axis=0)
     np.testing.assert_allclose(found["x0"].move[0], expected, atol=1e-13)
 
 

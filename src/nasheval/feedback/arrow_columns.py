@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Bools
+from nasheval.contexts.table import decoded
 
 
 def one_line(error: BaseException) -> str:
@@ -14,9 +15,9 @@ def one_line(error: BaseException) -> str:
     return " ".join(str(error).split()).rstrip(".") or type(error).__name__
 
 
-def is_text(kind: pa.DataType) -> bool:
-    """Tell whether an Arrow type holds strings."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind))
+def column_list(table: pa.Table) -> str:
+    """Return the names of a table's columns, for a message."""
+    return ", ".join(table.column_names) or "no columns"
 
 
 def coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
@@ -28,7 +29,7 @@ def coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
             names = joined.dictionary.cast(pa.string())
             if len(pc.unique(names)) == len(names):
                 return pa.DictionaryArray.from_arrays(joined.indices.cast(pa.int32()), names)
-        column = column.cast(column.type.value_type)
+        column = decoded(column)
     column = column if pa.types.is_string(column.type) else column.cast(pa.string())
     codes = pc.dictionary_encode(column.combine_chunks())
     return codes if isinstance(codes, pa.DictionaryArray) else codes.combine_chunks()
@@ -36,8 +37,7 @@ def coded(column: pa.ChunkedArray) -> pa.DictionaryArray:
 
 def not_finite(column: pa.ChunkedArray) -> Bools:
     """Return (n,) where a numeric column holds NaN or infinity (a null is a missing value, not one of them)."""
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
+    column = decoded(column)
     if not pa.types.is_floating(column.type):
         return np.zeros(len(column), bool)
     return np.asarray(pc.fill_null(pc.invert(pc.is_finite(column)), False).combine_chunks())

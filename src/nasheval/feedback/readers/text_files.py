@@ -18,8 +18,8 @@ import pyarrow.json as pa_json
 
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError, ReadError
-from nasheval.feedback.readers.checks import short
-from nasheval.feedback.tables import one_line
+from nasheval.feedback.arrow_columns import one_line
+from nasheval.feedback.readers.row_checks import short
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, MemoryError)
 _UTF8 = "text in UTF-8"
@@ -121,11 +121,11 @@ def _csv_error(file: Path, names: list[str], message: str) -> ReadError:
     place, row = re.search(r"column #(\d+)", message), re.search(r"Row #(\d+): ", message)
     column = names[int(place[1])] if place and int(place[1]) < len(names) else None
     rows = (int(row[1]) - 1,) if row else ()  # Arrow counts the header
-    found = message[row.end() :] if row else message
-    if "UTF8" in found:
+    what = message[row.end() :] if row else message
+    if "UTF8" in what:
         return _not_utf8(file, "this text is not in UTF-8", column, rows)
     return ReadError(
-        f"the row does not parse ({found.removeprefix('CSV parse error: ')})",
+        f"the row does not parse ({what.removeprefix('CSV parse error: ')})",
         source=str(file),
         column=column,
         rows=rows,
@@ -138,9 +138,9 @@ def _csv_error(file: Path, names: list[str], message: str) -> ReadError:
 
 
 def read_json(file: Path) -> pa.Table:
-    """Return one JSON object a line, or a list of them, as a table."""
+    """Return one JSON object per line, or a list of them, as a table."""
     raw = _opened(file).removeprefix(b"\xef\xbb\xbf")
-    _refuse_no_text(file, raw[:_SNIFFED], "one JSON object a line, or a list of them")
+    _refuse_no_text(file, raw[:_SNIFFED], "one JSON object per line, or a list of them")
     _refuse_other_encodings(file, raw)
     if raw[:_SNIFFED].lstrip()[:1] == b"[":
         return _json_list(file, raw)
@@ -154,7 +154,7 @@ def read_json(file: Path) -> pa.Table:
         raise ReadError(
             "this is a table stored column by column",
             source=str(file),
-            accepted="one JSON object a row",
+            accepted="one JSON object per row",
             fix="write it by rows, as with to_json(..., orient='records', lines=True) in pandas",
         )
     return table
@@ -189,7 +189,7 @@ def _bad_line(file: Path, row: int, what: str, fix: str = "mend that line", colu
         source=str(file),
         column=column,
         rows=(row,) if row else (),
-        accepted='one JSON object a line, such as {"model_a": "x", "model_b": "y", "winner": "tie"}; each key with '
+        accepted='one JSON object per line, such as {"model_a": "x", "model_b": "y", "winner": "tie"}; each key with '
         "one type throughout",
         fix=fix,
     )
@@ -206,12 +206,12 @@ def _too_deep(line: bytes) -> bool:
 
 
 def _json_error(file: Path, message: str) -> ReadError:
-    found = message.removeprefix("JSON parse error: ")
-    row = re.search(r" in row (\d+)$", found)
-    found = found[: row.start()].rstrip(".") if row else found
-    about = re.match(r"Column\(/([^/)]+)[^)]*\) (.*)", found)
+    reason = message.removeprefix("JSON parse error: ")
+    row = re.search(r" in row (\d+)$", reason)
+    reason = reason[: row.start()].rstrip(".") if row else reason
+    about = re.match(r"Column\(/([^/)]+)[^)]*\) (.*)", reason)
     if about is None:
-        what = f"the line does not parse ({found})"
+        what = f"the line does not parse ({reason})"
     else:
         what = "the key stands there twice" if "twice" in about[2] else f"the type {about[2]}"
     return _bad_line(file, int(row[1]) + 1 if row else 0, what, column=about[1] if about else None)

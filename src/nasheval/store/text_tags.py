@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nasheval.arrays import Floats, readonly
+from nasheval.arrays import Floats, Ints, readonly
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import as_strings
 from nasheval.contexts.text import TextEncoder
@@ -54,12 +54,13 @@ class RememberedTexts(TextEncoder):
         coded = as_strings(texts).dictionary_encode()
         distinct = coded.dictionary.to_pylist()
         place = np.array([self.known.get(text, -1) for text in distinct], np.int64)
-        found = np.zeros((len(distinct) + 1, self.dim), np.float32)  # the last row is that of a missing text
-        found[:-1][place >= 0] = self.vectors[place[place >= 0]]
+        vectors = np.zeros((len(distinct) + 1, self.dim), np.float32)  # the last row is that of a missing text
+        vectors[:-1][place >= 0] = self.vectors[place[place >= 0]]
         new = np.flatnonzero(place < 0)
         if len(new):
-            found[new] = super().encode(coded.dictionary.take(pa.array(new)))
-        return np.asarray(found[np.asarray(coded.indices.fill_null(-1))], np.float32)
+            vectors[new] = super().encode(coded.dictionary.take(pa.array(new)))
+        codes: Ints = np.asarray(coded.indices.fill_null(-1))
+        return vectors[codes]
 
 
 def remembering(encoder: ContextEncoder, texts: Any, vectors: Floats) -> ContextEncoder:

@@ -6,15 +6,15 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from typing import Literal
 
 import numpy as np
+import pyarrow as pa
 
 from nasheval.arrays import Array, Bools
-from nasheval.errors import InputError, ReadError
-from nasheval.feedback.report import Problem
+from nasheval.choices import OnError as OnError
+from nasheval.errors import Argument, InputError, ReadError, Text
+from nasheval.feedback.read_report import Problem
 
-OnError = Literal["raise", "skip"]
 COUNTED = 10_000  # values that a message looks through; beyond that it gives no counts
 _SHOWN_ROWS = 5
 
@@ -38,7 +38,7 @@ class RowChecks:
         self.problems: list[Problem] = []
         self.dropped: dict[str, int] = {}
 
-    def reject(self, rows: Bools, what: str, *, column: str | None = None, accepted: str = "", fix: str = "") -> None:
+    def reject(self, rows: Bools, what: str, *, column: str | None = None, accepted: str = "", fix: Text = "") -> None:
         """Mark rows as bad, with the reason; rows the user does not want are let be."""
         self.faulty |= rows
         rows = rows & ~self.unwanted
@@ -46,6 +46,13 @@ class RowChecks:
             first = tuple(int(row) + 1 for row in np.flatnonzero(rows)[:_SHOWN_ROWS])
             self.problems.append(Problem(what, first, int(rows.sum()), column, accepted, fix))
             self.bad |= rows
+
+    def reject_values(
+        self, rows: Bools, column: pa.ChunkedArray, rest: str, *, name: str, accepted: str = "", fix: Text = ""
+    ) -> None:
+        """Mark rows as bad because of what stands in a column there: "found ..." and the rest of the sentence."""
+        if rows.any():
+            self.reject(rows, f"found {raw_values(column, rows)}{rest}", column=name, accepted=accepted, fix=fix)
 
     def leave_out(self, rows: Bools, reason: str) -> None:
         """Leave rows out because the user asked for it."""
@@ -89,6 +96,22 @@ def _shown(value: object) -> str:
     return repr(short(value)) if isinstance(value, str) else short(str(value))
 
 
+def raw_values(column: pa.ChunkedArray, rows: Bools) -> str:
+    """Return what stands in some rows of a column, most frequent first, for a message."""
+    few = np.flatnonzero(rows)[: COUNTED + 1]
+    try:
+        return shown_values([_as_python(value) for value in column.take(pa.array(few))])
+    except pa.ArrowException:  # a type that Arrow can hold but not pick from
+        return f"values of type {short(str(column.type), 60)}"
+
+
+def _as_python(value: pa.Scalar) -> object:
+    try:
+        return value.as_py()
+    except (ValueError, OverflowError):  # a date that Python's own types cannot hold
+        return value.cast(pa.int64()) if value.is_valid else None
+
+
 def short(text: str, width: int = 40) -> str:
     """Return the beginning of a text that may be too long for a message."""
     return text if len(text) <= width else text[: width - 3] + "..."
@@ -98,12 +121,12 @@ def need_columns(wanted: dict[str, str], names: list[str], source: str) -> None:
     """Raise where a column that plays a part is not there, naming the nearest that is."""
     for role, column in wanted.items():
         if column not in names:
-            hint = f"did you mean {near[0]!r}? " if (near := nearest(column, names)) else ""
+            hint = f"did you mean {near[0]!r}? P" if (near := nearest(column, names)) else "p"
             raise ReadError(
-                f"there is no column {column!r} for {role}=",
+                (f"there is no column {column!r} for ", Argument(role)),
                 source=source,
                 accepted=f"its columns, {listed(names)}",
-                fix=f"{hint}Pass one of its columns as {role}=" if hint else f"pass one of its columns as {role}=",
+                fix=(f"{hint}ass one of its columns as ", Argument(role)),
             )
 
 
@@ -115,6 +138,18 @@ def nearest(name: object, names: Sequence[str]) -> list[str]:
 def listed(names: Sequence[str], most: int = 20) -> str:
     """Return the first of some names, for a message."""
     return (", ".join(map(repr, names[:most])) or "none") + (", ..." if len(names) > most else "")
+
+
+def refuse_repeats(names: Sequence[str], source: str, noun: str) -> None:
+    """Raise where two of some names are the same."""
+    twice = [name for name in names if names.count(name) > 1]
+    if twice:
+        raise ReadError(
+            f"two {noun}s are called {twice[0]!r}",
+            source=source,
+            accepted=f"a name of its own for each {noun}",
+            fix="rename one of them",
+        )
 
 
 def several(names: object, argument: str) -> list[str]:

@@ -1,0 +1,140 @@
+"""Files on disk: strict JSON, plain files read without following links, and files written whole or not at all."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from math import isfinite
+from os import PathLike
+from pathlib import Path
+from secrets import token_hex
+from typing import Any, BinaryIO, NoReturn
+
+from nasheval.errors import InputError
+
+Kinds = Mapping[str, type | tuple[type, ...]]  # the type, or types, that each key of a JSON object must hold
+
+
+# -- JSON -------------------------------------------------------------------------------------------------------------
+
+
+def parse_json(raw: bytes | str) -> dict[str, Any]:
+    """Return a JSON object; raises a ValueError for NaN, a key twice, half a character, or nesting without end."""
+    try:
+        text = raw if isinstance(raw, str) else raw.decode("utf-8")
+        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_distinct)
+        json.dumps(value, ensure_ascii=False).encode()  # fails at half of a surrogate pair, which JSON can spell
+    except RecursionError:
+        raise ValueError("not valid JSON (nested too deeply)") from None
+    except ValueError as error:
+        raise ValueError(f"not valid JSON ({error})") from error
+    if not isinstance(value, dict):
+        raise ValueError(f"JSON that holds {type(value).__name__} in place of an object")
+    return value
+
+
+def require_fields(value: object, where: str, kinds: Kinds) -> dict[str, Any]:
+    """Return a JSON object that has exactly these keys, each of its type or types; otherwise raise a ValueError.
+
+    Args:
+        where: what it is called in an error.
+    """
+    if not isinstance(value, dict):
+        raise ValueError(f"{where} is {type(value).__name__} in place of an object")
+    if set(value) != set(kinds):
+        odd = sorted(set(value) ^ set(kinds))[0]
+        raise ValueError(f"{where} {'has an unknown' if odd in value else 'lacks the'} key {odd!r:.60}")
+    for name, kind in kinds.items():
+        if type(value[name]) not in (kind if isinstance(kind, tuple) else (kind,)):
+            raise ValueError(f"{name!r} in {where} is {type(value[name]).__name__}")
+    return value
+
+
+def require_names(values: list[Any], where: str) -> tuple[str, ...]:
+    """Return a JSON list of distinct strings; otherwise raise a ValueError."""
+    if not all(isinstance(name, str) for name in values):
+        raise ValueError(f"{where} holds something other than strings")
+    if len(set(values)) < len(values):
+        raise ValueError(f"{where} holds the same string twice")
+    return tuple(values)
+
+
+def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) < len(pairs):
+        raise ValueError("an object has the same key twice")
+    return value
+
+
+def _no_constant(name: str) -> NoReturn:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    if not isfinite(value := float(text)):
+        raise ValueError(f"{text[:40]} is too large")
+    return value
+
+
+# -- reading and writing ----------------------------------------------------------------------------------------------
+
+
+def read_plain(file: Path, most: int) -> bytes:
+    """Return what a plain file holds, at most so many bytes; a link, a folder or a pipe is refused, not followed."""
+    if file.is_symlink():
+        raise ValueError("it is a link, which is not followed")
+    handle = os.open(file, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0))
+    with os.fdopen(handle, "rb") as opened:
+        status = os.fstat(handle)
+        if not stat.S_ISREG(status.st_mode):
+            raise ValueError("it is not a plain file")
+        if status.st_size > most:
+            raise ValueError(f"it has {status.st_size:,} bytes where at most {most:,} are expected")
+        return opened.read(most)
+
+
+def check_folder(path: Path) -> None:
+    """Raise an InputError unless there is a folder to write a file into."""
+    if not path.parent.is_dir():
+        raise InputError(f"There is no folder {str(path.parent)!r} to write {path.name!r} into; create it first.")
+
+
+@contextmanager
+def new_file(path: Path) -> Iterator[BinaryIO]:
+    """Yield a new file to write, durable at the end; whatever is at its name, a link too, is an OSError."""
+    with open(path, "xb") as file:  # O_CREAT | O_EXCL, which follows no link
+        yield file
+        file.flush()
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def whole_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
+    """Yield a file to write, which is at its place once all of it is written and durable, or not at all.
+
+    It is written under a random name in the same folder and then renamed, so that a link at its place is replaced,
+    not followed.
+    """
+    target = Path(path)
+    check_folder(target)
+    partial = target.with_name(f".nasheval-{token_hex(8)}.partial")
+    try:
+        with new_file(partial) as file:
+            yield file
+        os.replace(partial, target)
+    finally:
+        partial.unlink(missing_ok=True)
+    sync_folder(target.parent)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make the names in a folder durable, where the system can."""
+    with suppress(OSError):
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
