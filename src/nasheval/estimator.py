@@ -177,15 +177,14 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
     def _fit_policy(self, stage1: Stage1, effort: Effort) -> Policy:
         """Return the policy of Stage 2."""
-        if self.policy == "exact":
-            return ExactPolicy(**self._preferences()).fit(stage1, effort)
-        if self.policy == "learned":
-            return LearnedPolicy(**self._preferences(), tune=self.tune or None).fit(stage1, effort)
-        if isinstance(self.policy, ExactPolicy | LearnedPolicy):
-            return self.policy.fit(stage1, effort)
-        if isinstance(self.policy, PolicyLearner):
-            return self.policy.fit(stage1)
-        raise InputError(f"policy is {self.policy!r}; accepted are 'exact', 'learned' or a policy with a fit method.")
+        learner = self.policy
+        if learner == "exact":
+            learner = ExactPolicy(**self._preferences())
+        elif learner == "learned":
+            learner = LearnedPolicy(**self._preferences(), tune=self.tune or None)
+        if not isinstance(learner, PolicyLearner):
+            raise InputError(f"policy is {learner!r}; accepted are 'exact', 'learned' or a policy with a fit method.")
+        return learner.fit(stage1, effort)
 
     def _preferences(self) -> dict[str, Any]:
         names = ("regularizer", "costs", "cost_weight", "budget")

@@ -151,7 +151,7 @@ def curves(
     printed = ne.NashEval.paper(**options, policy="exact", propensity="known" if _known(data.log) else "auto")
     printed.fit(data.log)
     points = data.contexts
-    pooled = ne.baselines.MaximalLottery().fit(printed.stage1_).matrix
+    pooled = np.nan_to_num(printed.stage1_.log.pair_counts.margin)
     games = {
         OURS: ours.payoff(points),
         PRINTED: printed.payoff(points),

@@ -30,7 +30,7 @@ def left(omega: Regularizer, g: int, up: np.ndarray) -> Regularizer:
             kept = np.broadcast_to(reference, (N, K))[g, up]
             return Entropy(omega.tau, kept / kept.sum())
         case LinearCost():
-            return LinearCost(left(omega.base, g, up), np.broadcast_to(omega.prices, (N, K))[g, up])
+            return LinearCost(left(omega.base, g, up), np.broadcast_to(omega.costs, (N, K))[g, up])
         case ConvexCost():
             return ConvexCost(left(omega.base, g, up), np.broadcast_to(omega.costs, (N, K))[g, up], omega.disutility)
         case HardBudget():

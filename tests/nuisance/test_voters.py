@@ -61,8 +61,7 @@ def test_predictions_are_the_voters_mean_answers(case):
     for i in range(3):
         for m in range(len(log.menus)):
             menu = log.menus.members(m).tolist()
-            share = weight[:, i] if weight.shape[1] > 1 else weight[:, 0]
-            expected = sum(share[v] * enumerated(u[v][:, i], menu, modality == "winner") for v in range(3))
+            expected = sum(weight[v, 0] * enumerated(u[v][:, i], menu, modality == "winner") for v in range(3))
             for c in range(columns.offsets[m], columns.offsets[m + 1]):
                 j, k = menu.index(columns.j[c]), menu.index(columns.k[c])
                 assert found[i, c] == pytest.approx(expected[j, k], abs=1e-4)

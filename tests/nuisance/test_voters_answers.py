@@ -162,7 +162,7 @@ def test_menus_too_large_for_a_law_of_ties_are_judged_pair_by_pair():
 
 LAWS = {
     "ranking": (3, likelihood.ranked),
-    "prefix": (4, partial(likelihood.ranked, told=torch.tensor([[1, 1], [0, 1], [0, 0], [0, 0]]))),
+    "prefix": (4, partial(likelihood.ranked, starts=torch.tensor([[1, 1], [0, 1], [0, 0], [0, 0]]))),
     "top two of four": (4, partial(likelihood.censored, shape=(2, 2))),
     "best and worst of five": (5, partial(likelihood.censored, shape=(1, 3, 1))),
     "top five of seven": (7, partial(likelihood.censored, shape=(5, 2))),

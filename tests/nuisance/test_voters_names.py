@@ -53,7 +53,7 @@ def test_names_tell_the_population_better():
     (models, X, mine), (plain, _, other) = fitted(named), fitted(nameless)
     assert (models.n_voters == np.maximum(2 * plain.n_voters, 3)).all()
     assert np.sqrt(((mine - truth) ** 2).mean()) < 0.75 * np.sqrt(((other - truth) ** 2).mean())
-    again = VoterModels.from_arrays(models.to_arrays())
+    again = VoterModels.from_arrays(models.to_arrays(), named)
     np.testing.assert_array_equal(again.predict(X, 1), models.predict(X, 1))
     assert models.parameters.keys() == plain.parameters.keys()
 
@@ -92,7 +92,7 @@ def test_held_out_loss_is_the_populations():
     data = Data(x, tables_of(log, questions, name), questions, np.bincount(name) / len(name))
     fit, check = np.arange(40), np.arange(40, 60)
     common = {"fit": fit, "check": check, "pooled": np.zeros(K), "tie": np.zeros(0), "voters": 3, "weight_decay": 0.1,
-              "relevance": np.ones(2), "dropout": 0.0}  # fmt: skip
+              "relevance": np.ones(2)}  # fmt: skip
     tasks = [Task(**common, seed=(i,), group=i, named=bool(i)) for i in range(2)]
     shape = Shape(2, K, 3, (16,), 0)
     found = train(data, tasks, shape, Schedule(epochs=6, batch=4))

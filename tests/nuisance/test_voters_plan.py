@@ -201,7 +201,8 @@ def test_plain_arrays_and_back():
 
     log = ne.SyntheticWorld(seed=70).feedback("winner", voters=3, n=100)
     models, X = fitted(log, Voters(epochs=2))
-    again = VoterModels.from_arrays(models.to_arrays())
+    again = VoterModels.from_arrays(models.to_arrays(), log)
     np.testing.assert_array_equal(again.predict(X, 1), models.predict(X, 1))
-    assert models.utilities(X, 0).shape[::2] == (100, 5)
-    np.testing.assert_allclose(models.weights(X, 0).sum(axis=1), 1, rtol=1e-5)
+    voters = models.voters(X, 0)
+    assert voters[0].u.shape == (5, 100)
+    assert sum(float(voter.weight[0]) for voter in voters) == pytest.approx(1, rel=1e-5)

@@ -150,7 +150,9 @@ def test_in_rankings_two_agents_stand_for_an_unseen_pair():
     pairs = never(log)
     probes = bridge_probes(log, list(models.questions), pairs)
     assert probes.menus.sizes.tolist() == [2] * len(pairs)
-    u, weight = models.utilities(X, 0).astype(float), models.weights(X, 0).astype(float)
+    voters = models.voters(X, 0)
+    u = np.stack([voter.u for voter in voters]).transpose(2, 0, 1).astype(float)
+    weight = np.array([float(voter.weight[0]) for voter in voters])
     both = list(combinations(range(6), 2))
     expected = [
         (weight * np.tanh((u[:, :, both[p][0]] - u[:, :, both[p][1]]) / 2)).sum(axis=1) for p in pairs

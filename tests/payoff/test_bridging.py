@@ -143,7 +143,9 @@ def test_voters_bridge_by_their_utilities_and_other_learners_by_scores():
     assert isinstance(bridge, VoterBridge)
     expected = []
     for fold in range(2):
-        u, weight = models.utilities(X, fold).astype(float), models.weights(X, fold).astype(float)
+        voters = models.voters(X, fold)
+        u = np.stack([voter.u for voter in voters]).transpose(2, 0, 1).astype(float)
+        weight = np.array([float(voter.weight[0]) for voter in voters])
         expected.append((weight * np.tanh((u[:, :, 1] - u[:, :, 2]) / 2)).sum(axis=1))
     payoffs = stage1.payoff.predict(X)
     np.testing.assert_allclose(payoffs[:, 1, 2], np.mean(expected, axis=0), atol=1e-5)

@@ -12,7 +12,7 @@ from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.sklearn_models import Intercept
 from nasheval.policy.availability import AmongAvailable, among_available
-from nasheval.policy.base import those_up
+from nasheval.policy.base import available
 
 LANGUAGES = {"de": "abc", "en": "abcd", "pl": "cd"}
 
@@ -26,7 +26,7 @@ class Counting:
         self.asked = []
 
     def predict_proba(self, contexts, *, agents=None):
-        up = those_up(self.agents, agents)
+        up = available(self.agents, agents)
         self.asked.append((contexts["n"].to_pylist(), list(agents)))
         return np.tile(up / up.sum(), (contexts.num_rows, 1))
 

@@ -12,10 +12,9 @@ from scipy.optimize import linprog, minimize
 from nasheval.errors import ConvergenceError, InputError
 from nasheval.game import L2, Entropy, scores, solve
 from nasheval.game.scores import best_of, fit_scores
-from nasheval.policy import budgeted
+from nasheval.policy import bradley_terry
 from nasheval.policy.baselines import Borda, BradleyTerry, BudgetedBT, RegularizedBT
-from nasheval.policy.bradley_terry import bt_scores
-from nasheval.policy.budgeted import spend_best
+from nasheval.policy.bradley_terry import bt_scores, spend_best
 
 from .hand import antisymmetric, coarse_games, contexts_of, of_games, random_games
 
@@ -232,7 +231,7 @@ def test_many_budgets_in_chunks_are_those_alone(monkeypatch):
     rng = np.random.default_rng(0)
     value, costs = rng.uniform(size=(2, 20, 4))
     whole = spend_best(value, costs, 0.9)
-    monkeypatch.setattr(budgeted, "_CELLS", 16 * 3)
+    monkeypatch.setattr(bradley_terry, "_CELLS", 16 * 3)
     assert (spend_best(value, costs, 0.9) == whole).all()
 
 

@@ -88,7 +88,7 @@ def test_the_gradient_of_the_loss_is_that_of_finite_differences(output):
     stage1 = smooth_world(60)
     games = gather(stage1.payoff, stage1.encoder, stage1.nuisances.X, None, extra=0, held_out=0.1, rng=generator())
     recipe = Recipe(output=output, hidden=(5, 4), waves=6)
-    trainer = _Trainer(games, L2(0.3), recipe, 4, generator(), "cpu")
+    trainer = _Trainer(games, L2(0.3), recipe, 4, Effort())
     rng, rows = generator(), trainer.fit
     trainer.p = {
         name: (p.detach().double() + 0.2 * torch.from_numpy(rng.standard_normal(p.shape))).requires_grad_()
@@ -322,12 +322,6 @@ def test_the_regulariser_is_annealed_under_costs_too():
     rates = [recipe.rate_at(progress) for progress in np.linspace(0, 1, 11)]
     assert max(rates) == pytest.approx(recipe.rate) == rates[3]
     assert rates[-1] == pytest.approx(0, abs=1e-12)
-
-
-def test_a_bar_tells_the_held_out_gap(capsys, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    LearnedPolicy(**SMALL).fit(smooth_world(50), show=True)
-    assert "held-out gap" in capsys.readouterr().err
 
 
 def test_contexts_without_columns_have_one_lottery():

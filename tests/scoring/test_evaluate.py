@@ -33,7 +33,7 @@ class Constant:
     def __init__(self):
         self.seen = []
 
-    def fit(self, stage1):
+    def fit(self, stage1, effort=None):
         self.seen.append(stage1)
         best = int(stage1.payoffs(stage1.log.contexts).mean(axis=(0, 2)).argmax())
         return Fixed(stage1.agents, lambda x: np.tile(np.eye(4)[best], (len(x), 1)))

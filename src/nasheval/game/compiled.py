@@ -16,12 +16,12 @@ from itertools import pairwise
 from typing import Any, TypeVar, cast
 
 _Function = TypeVar("_Function", bound=Callable[..., Any])
-_CHUNKS = 4  # a thread, so that a chunk of hard games does not leave the other threads idle
+_CHUNKS = 4  # per thread, so that a chunk of hard games does not leave the other threads idle
 _njit = import_module("numba").njit
 
 
 def compiled(function: _Function) -> _Function:
-    """Compile a function to machine code, once a machine: exact arithmetic, no interpreter lock."""
+    """Compile a function to machine code, once per machine: exact arithmetic, no interpreter lock."""
     return cast(_Function, _njit(function, cache=True, nogil=True, error_model="numpy"))
 
 
@@ -34,7 +34,7 @@ def spread(kernel: Callable[..., None], n: int, work: float, *arguments: Any) ->
     """Call kernel(start, stop, *arguments) for stretches of range(n), on as many threads as the work is worth.
 
     Args:
-        work: operations a game, roughly.
+        work: operations per game, roughly.
     """
     threads = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, n)
     if threads < 2 or n * work < 1e6:  # starting threads takes longer than this

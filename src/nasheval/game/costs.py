@@ -6,8 +6,8 @@ Each wraps a regulariser and is one itself, so that gaps and certificates need n
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeAlias, cast
+from dataclasses import dataclass, replace
+from typing import Protocol, Self, TypeAlias
 
 import numpy as np
 
@@ -39,7 +39,7 @@ class SoftBudget:
 
     Args:
         budget: B, in the user's units of cost.
-        price: lambda_0, payoff a unit of cost.
+        price: lambda_0, payoff per unit of cost.
         penalty: lambda_bar, added to the price beyond the budget.
         width: gamma, the spend over which the price rises.
     """
@@ -57,77 +57,65 @@ class SoftBudget:
     def value(self, spend: Floats) -> Floats:
         """Return phi(spend)."""
         excess = np.logaddexp(0.0, (spend - self.budget) / self.width)
-        return cast(Floats, self.price * spend + self.penalty * self.width * excess)
+        return self.price * spend + self.penalty * self.width * excess
 
     def derivative(self, spend: Floats) -> Floats:
         """Return the marginal price phi'(spend)."""
-        return cast(Floats, self.price + self.penalty * (1 + np.tanh((spend - self.budget) / (2 * self.width))) / 2)
+        return self.price + self.penalty * (1 + np.tanh((spend - self.budget) / (2 * self.width))) / 2
 
 
 @dataclass(frozen=True, eq=False)
-class LinearCost:
-    """Omega(pi) = base(pi) + prices . pi.
-
-    Args:
-        base: the regulariser beneath.
-        prices: (K,) or (n, K), in units of payoff.
-    """
-
-    base: Regularizer
-    prices: Floats
-
-    @property
-    def kappa(self) -> float:
-        """The modulus of strong convexity, that of the base."""
-        return self.base.kappa
-
-    def at(self, rows: Ints) -> LinearCost:
-        """Return the same for the games `rows` of a batch."""
-        return LinearCost(self.base.at(rows), rows_of(self.prices, rows))
-
-    def among(self, agents: Ints) -> LinearCost:
-        """Return the same for lotteries over the agents (n, k) of each game only."""
-        return LinearCost(self.base.among(agents), columns_of(self.prices, agents))
-
-    def value(self, pi: Floats) -> Floats:
-        """Return Omega(pi), (...)."""
-        return self.base.value(pi) + spend_of(self.prices, pi)
-
-    def gradient(self, pi: Floats) -> Floats:
-        """Return the gradient, (..., K)."""
-        return self.base.gradient(pi) + self.prices
-
-    def best_response(self, payoff: Floats) -> Floats:
-        """Return the best response of the base to payoff - prices, (..., K)."""
-        return self.base.best_response(payoff - self.prices)
-
-
-@dataclass(frozen=True, eq=False)
-class ConvexCost:
-    """Omega(pi) = base(pi) + phi(costs . pi) (Eq. convex-cost-disutility).
+class _Spending:
+    """A regulariser on top of another, with one number per agent.
 
     Args:
         base: the regulariser beneath.
         costs: (K,) or (n, K), in the user's units.
-        disutility: phi.
     """
 
     base: Regularizer
     costs: Floats
-    disutility: Disutility
 
     @property
     def kappa(self) -> float:
         """The modulus of strong convexity, that of the base."""
         return self.base.kappa
 
-    def at(self, rows: Ints) -> ConvexCost:
+    def at(self, rows: Ints) -> Self:
         """Return the same for the games `rows` of a batch."""
-        return ConvexCost(self.base.at(rows), rows_of(self.costs, rows), self.disutility)
+        return replace(self, base=self.base.at(rows), costs=self.costs if self.costs.ndim == 1 else self.costs[rows])
 
-    def among(self, agents: Ints) -> ConvexCost:
+    def among(self, agents: Ints) -> Self:
         """Return the same for lotteries over the agents (n, k) of each game only."""
-        return ConvexCost(self.base.among(agents), columns_of(self.costs, agents), self.disutility)
+        return replace(self, base=self.base.among(agents), costs=columns_of(self.costs, agents))
+
+
+@dataclass(frozen=True, eq=False)
+class LinearCost(_Spending):
+    """Omega(pi) = base(pi) + costs . pi, the costs being in units of payoff."""
+
+    def value(self, pi: Floats) -> Floats:
+        """Return Omega(pi), (...)."""
+        return self.base.value(pi) + spend_of(self.costs, pi)
+
+    def gradient(self, pi: Floats) -> Floats:
+        """Return the gradient, (..., K)."""
+        return self.base.gradient(pi) + self.costs
+
+    def best_response(self, payoff: Floats) -> Floats:
+        """Return the best response of the base to payoff - costs, (..., K)."""
+        return self.base.best_response(payoff - self.costs)
+
+
+@dataclass(frozen=True, eq=False)
+class ConvexCost(_Spending):
+    """Omega(pi) = base(pi) + phi(costs . pi) (Eq. convex-cost-disutility).
+
+    Args:
+        disutility: phi.
+    """
+
+    disutility: Disutility
 
     def value(self, pi: Floats) -> Floats:
         """Return Omega(pi), (...)."""
@@ -136,7 +124,7 @@ class ConvexCost:
     def gradient(self, pi: Floats) -> Floats:
         """Return the gradient, (..., K)."""
         price = self.disutility.derivative(spend_of(self.costs, pi))
-        return cast(Floats, self.base.gradient(pi) + price[..., None] * self.costs)
+        return self.base.gradient(pi) + price[..., None] * self.costs
 
     def best_response(self, payoff: Floats) -> Floats:
         """Return the best response, (..., K), by a search on the marginal price."""
@@ -144,17 +132,13 @@ class ConvexCost:
 
 
 @dataclass(frozen=True, eq=False)
-class HardBudget:
+class HardBudget(_Spending):
     """Omega = base on the lotteries with costs . pi <= limit, for both players (Eq. hard-budget-equilibrium).
 
     Args:
-        base: the regulariser beneath.
-        costs: (K,) or (n, K), in the user's units.
         limit: C, the most a lottery may spend.
     """
 
-    base: Regularizer
-    costs: Floats
     limit: float
 
     def __post_init__(self) -> None:
@@ -164,19 +148,6 @@ class HardBudget:
                 f"No lottery costs as little as the budget {self.limit!r}: the cheapest agent costs "
                 f"{np.max(cheapest):.9g}. Give a larger budget, or a SoftBudget, which may be exceeded at a price."
             )
-
-    @property
-    def kappa(self) -> float:
-        """The modulus of strong convexity, that of the base."""
-        return self.base.kappa
-
-    def at(self, rows: Ints) -> HardBudget:
-        """Return the same for the games `rows` of a batch."""
-        return HardBudget(self.base.at(rows), rows_of(self.costs, rows), self.limit)
-
-    def among(self, agents: Ints) -> HardBudget:
-        """Return the same for lotteries over the agents (n, k) of each game only."""
-        return HardBudget(self.base.among(agents), columns_of(self.costs, agents), self.limit)
 
     def value(self, pi: Floats) -> Floats:
         """Return Omega(pi), (...), for lotteries within the budget."""
@@ -228,7 +199,7 @@ def settled(within: Within, costs: Floats, phi: Disutility) -> Floats:
     low, high = costs.min(-1), costs.max(-1)
     near = _NEAR * float(np.max(phi.derivative(high) - phi.derivative(low), initial=0.0))
     low, high = crossing(lambda spend, rows: within(spend, rows)[1] - phi.derivative(spend), low, high, near)
-    return cast(Floats, (low + high) / 2)
+    return (low + high) / 2
 
 
 def budgeted(answer: Answer, over: Floats) -> tuple[Floats, Floats]:
@@ -240,7 +211,7 @@ def budgeted(answer: Answer, over: Floats) -> tuple[Floats, Floats]:
     size = scale_of(over)
 
     def excess(p: Floats, rows: Ints) -> Floats:
-        return cast(Floats, spend_of(over[rows], answer(p[:, None] * over[rows], rows)) / size[rows])
+        return spend_of(over[rows], answer(p[:, None] * over[rows], rows)) / size[rows]
 
     rows = np.arange(len(over))
     low, high = crossing(excess, np.zeros(len(over)), raised(excess, 1 / size, _NEAR), _NEAR)
@@ -262,22 +233,17 @@ def mixed(cheap: Floats, dear: Floats, least: Floats, most: Floats, spend: Float
     """
     share = np.divide(spend - least, most - least, out=np.zeros_like(least), where=most > least)
     share = np.clip(share, 0.0, 1.0)[:, None]
-    return cast(Floats, (1 - share) * cheap + share * dear)
+    return (1 - share) * cheap + share * dear
 
 
 def charged(A: Floats, prices: Floats) -> Floats:
     """Return the games in which agents pay prices (n, K) or (K,): A - (prices 1^T - 1 prices^T)."""
-    return cast(Floats, A - (prices[..., :, None] - prices[..., None, :]))
+    return A - (prices[..., :, None] - prices[..., None, :])
 
 
 def spend_of(costs: Floats, pi: Floats) -> Floats:
     """Return the expected cost costs . pi, (...)."""
-    return cast(Floats, np.einsum("...k,...k->...", costs, pi))
-
-
-def rows_of(costs: Floats, rows: Ints) -> Floats:
-    """Return the costs of the games `rows`, (K,) or (m, K)."""
-    return costs if costs.ndim == 1 else costs[rows]
+    return np.einsum("...k,...k->...", costs, pi)
 
 
 def surcharge(costs: Floats, limit: float | Floats, bar: Floats) -> Floats:

@@ -28,7 +28,7 @@ from nasheval.game.regularizers import L2, Entropy, Regularizer
 
 
 @dataclass(frozen=True)
-class Found:
+class Equilibria:
     """Lotteries (m, K), the steps each took (m,), and the price of spend (m,) where a budget sets one."""
 
     lotteries: Floats
@@ -36,7 +36,7 @@ class Found:
     price: Floats | None = None
 
 
-def equilibria(A: Floats, omega: Regularizer, names: Ints) -> Found:
+def equilibria(A: Floats, omega: Regularizer, names: Ints) -> Equilibria:
     """Return the equilibria of games A (m, K, K), exactly antisymmetric.
 
     Args:
@@ -44,24 +44,24 @@ def equilibria(A: Floats, omega: Regularizer, names: Ints) -> Found:
     """
     match omega:
         case LinearCost():
-            return equilibria(charged(A, omega.prices), omega.base, names)
+            return equilibria(charged(A, omega.costs), omega.base, names)
         case ConvexCost():
-            return _Spending.of(A, omega, names).disliked(omega.disutility)
+            return _Priced.of(A, omega, names).disliked(omega.disutility)
         case HardBudget():
-            return _Spending.of(A, omega, names).limited(omega.limit)
+            return _Priced.of(A, omega, names).limited(omega.limit)
         case L2():
             import nasheval.game.quadratic as quadratic
 
-            return Found(*quadratic.equilibria(A, omega.rho, names))
+            return Equilibria(*quadratic.equilibria(A, omega.rho, names))
         case Entropy():
             import nasheval.game.entropic as entropic
 
-            return Found(*entropic.equilibria(A, omega.tau, omega.log_reference(A.shape[1]), names))
+            return Equilibria(*entropic.equilibria(A, omega.tau, omega.log_reference(A.shape[1]), names))
     raise InputError(f"{omega!r} cannot be solved: give L2 or Entropy, or LinearCost, ConvexCost or HardBudget on top.")
 
 
 @dataclass(frozen=True)
-class _Spending:
+class _Priced:
     """Games A (m, K, K) with costs (m, K); `steps` (m,) counts what their solutions take."""
 
     A: Floats
@@ -71,17 +71,17 @@ class _Spending:
     steps: Ints
 
     @classmethod
-    def of(cls, A: Floats, omega: ConvexCost | HardBudget, names: Ints) -> _Spending:
+    def of(cls, A: Floats, omega: ConvexCost | HardBudget, names: Ints) -> _Priced:
         base = omega.base
         while isinstance(base, LinearCost):
-            A, base = charged(A, base.prices), base.base
+            A, base = charged(A, base.costs), base.base
         return cls(A, base, np.broadcast_to(omega.costs, A.shape[:2]), names, np.zeros(len(A), np.int64))
 
     def at(self, prices: Floats, rows: Ints) -> Floats:
         """Return the lotteries of games `rows` when agents pay prices (r, K)."""
-        found = equilibria(charged(self.A[rows], prices), self.base.at(rows), self.names[rows])
-        self.steps[rows] += found.steps
-        return found.lotteries
+        solved = equilibria(charged(self.A[rows], prices), self.base.at(rows), self.names[rows])
+        self.steps[rows] += solved.steps
+        return solved.lotteries
 
     def within(self, limit: Floats, rows: Ints) -> tuple[Floats, Floats]:
         """Return the lotteries of L2 games `rows` that spend at most limit (r,), and its multipliers (r,)."""
@@ -92,19 +92,19 @@ class _Spending:
         self.steps[rows] += steps
         return pi, price
 
-    def limited(self, limit: float) -> Found:
+    def limited(self, limit: float) -> Equilibria:
         """Return the equilibria under a hard budget (Eq. hard-budget-equilibrium)."""
         if isinstance(self.base, L2):
             pi, price = self.within(np.full(len(self.A), limit), np.arange(len(self.A)))
-            return Found(pi, self.steps, price)
+            return Equilibria(pi, self.steps, price)
         bar = surcharge(self.costs, limit, 4 * np.abs(self.A).max((1, 2))[:, None] + 1e3 * self.base.kappa)
         pi, price = budgeted(lambda prices, rows: self.at(prices + bar[rows], rows), self.costs - limit)
-        return Found(pi, self.steps, price)
+        return Equilibria(pi, self.steps, price)
 
-    def disliked(self, phi: Disutility) -> Found:
+    def disliked(self, phi: Disutility) -> Equilibria:
         """Return the equilibria under a disutility of spend (Eq. convex-cost-disutility)."""
         pi = priced(self.at, self.costs, phi) if self.base.kappa > 0 else self._unregularised(phi)
-        return Found(pi, self.steps, phi.derivative(spend_of(self.costs, pi)))
+        return Equilibria(pi, self.steps, phi.derivative(spend_of(self.costs, pi)))
 
     def _unregularised(self, phi: Disutility) -> Floats:
         """Return maximal lotteries under a disutility of spend.

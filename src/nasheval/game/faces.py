@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 from scipy.optimize import nnls
 
@@ -36,7 +34,7 @@ def least_norm(A: Floats, agents: int, x: Floats, w: Floats) -> Floats:
     z = np.zeros(len(x))
     z[on] = _nearest_to_zero(E, G) / weight
     z[z < _NOTHING] = 0.0
-    return cast(Floats, z / z[:agents].sum())
+    return z / z[:agents].sum()
 
 
 def _nearest_to_zero(E: Floats, G: Floats) -> Floats:
@@ -66,4 +64,4 @@ def _touched(G: Floats, free: Floats, y: Floats, noise: float) -> Ints:
     target = np.zeros(C.shape[1] + 1)
     target[-1] = 1.0
     multipliers, _ = nnls((np.column_stack([C, d])[moving] / size[moving, None]).T, target)
-    return cast(Ints, moving[multipliers > 1e-12 * multipliers.max()])
+    return moving[multipliers > 1e-12 * multipliers.max()]

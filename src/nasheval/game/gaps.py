@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import cast
-
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -66,7 +64,7 @@ def composed(
 def gap_at(pi: Floats, payoff: Floats, omega: Regularizer) -> Floats:
     """Return the gap of lotteries pi (..., K) against which the agents earn payoff = A pi (..., K)."""
     q = omega.best_response(payoff)
-    return cast(Floats, np.einsum("...k,...k->...", payoff, q - pi) + omega.value(pi) - omega.value(q))
+    return np.einsum("...k,...k->...", payoff, q - pi) + omega.value(pi) - omega.value(q)
 
 
 def residual_at(pi: Floats, payoff: Floats, omega: Regularizer, price: Floats | None) -> Floats:
@@ -77,7 +75,7 @@ def residual_at(pi: Floats, payoff: Floats, omega: Regularizer, price: Floats | 
     to the best response.
     """
     if _is_entropy(omega):
-        return cast(Floats, np.abs(pi - omega.best_response(payoff)).max(-1))
+        return np.abs(pi - omega.best_response(payoff)).max(-1)
     loss = omega.gradient(pi) - payoff
     spare = np.zeros(pi.shape[:-1])
     if isinstance(omega, HardBudget) and price is not None:
@@ -86,7 +84,7 @@ def residual_at(pi: Floats, payoff: Floats, omega: Regularizer, price: Floats | 
         size = scale_of(over)
         spare = np.abs(np.minimum(price * size, -spend_of(over, pi) / size))
     loss = loss - np.einsum("...k,...k->...", loss, pi)[..., None]
-    return cast(Floats, np.maximum(np.abs(np.minimum(pi, loss)).max(-1), spare))
+    return np.maximum(np.abs(np.minimum(pi, loss)).max(-1), spare)
 
 
 def _is_entropy(omega: Regularizer) -> bool:

@@ -16,7 +16,7 @@ from nasheval.game.supports import CERTIFIED, ROUNDING, STRICT, settle, workspac
 
 _SLIGHT = 1e-7  # rho of the tableau where the game's is smaller: without any, pivots would be zero
 _ZERO = 1e-11  # an entry of the tableau above minus this counts as not negative
-_GREEDY, _SURE = 8, 8  # pivots an agent by the greedy rule, then by the sure rule
+_GREEDY, _SURE = 8, 8  # pivots per agent by the greedy rule, then by the sure rule
 _REFINEMENTS, _STILL = 3, 1e-13  # of the weights by the tableau, until they move by less
 _REGULAR = 1e4  # entries of the tableau below this say that its support has one answer without regulariser too
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
 
 import numpy as np
 
@@ -161,4 +160,4 @@ def _price_that_bars(A: Floats, rho: float, pi: Floats, costs: Floats, barred: B
     payoff = np.einsum("njk,nk->nj", A, pi) - rho * pi
     gain = payoff - np.einsum("nk,nk->n", payoff, pi)[:, None]
     dearer = np.where(barred, costs - costs.min(-1, keepdims=True), 1.0)
-    return cast(Floats, np.where(barred, np.maximum(gain, 0.0) / dearer, 0.0).max(-1))
+    return np.where(barred, np.maximum(gain, 0.0) / dearer, 0.0).max(-1)

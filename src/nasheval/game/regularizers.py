@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import Protocol
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -65,7 +65,7 @@ class L2:
 
     def value(self, pi: Floats) -> Floats:
         """Return rho / 2 ||pi||^2, (...)."""
-        return cast(Floats, self.rho / 2 * np.einsum("...k,...k->...", pi, pi))
+        return self.rho / 2 * np.einsum("...k,...k->...", pi, pi)
 
     def gradient(self, pi: Floats) -> Floats:
         """Return rho pi, (..., K)."""
@@ -77,7 +77,7 @@ class L2:
         if self.rho > 0:
             return project(lead / self.rho)
         best = (lead == 0).astype(float)
-        return cast(Floats, best / best.sum(-1, keepdims=True))
+        return best / best.sum(-1, keepdims=True)
 
 
 @dataclass(frozen=True)
@@ -120,19 +120,19 @@ class Entropy:
     def value(self, pi: Floats) -> Floats:
         """Return tau KL(pi || reference), (...)."""
         terms = pi * (np.log(np.where(pi > 0, pi, 1.0)) - self.log_reference(pi.shape[-1]))
-        return cast(Floats, self.tau * terms.sum(-1))
+        return self.tau * terms.sum(-1)
 
     def gradient(self, pi: Floats) -> Floats:
         """Return tau (log pi - log reference + 1), (..., K); minus infinity where pi is zero."""
         with np.errstate(divide="ignore"):
             logs = np.log(pi)
-        return cast(Floats, self.tau * (logs - self.log_reference(pi.shape[-1]) + 1.0))
+        return self.tau * (logs - self.log_reference(pi.shape[-1]) + 1.0)
 
     def best_response(self, payoff: Floats) -> Floats:
         """Return reference exp(payoff / tau), scaled to sum to one."""
         logits = payoff / self.tau + self.log_reference(payoff.shape[-1])
         weight = np.exp(logits - logits.max(-1, keepdims=True))
-        return cast(Floats, weight / weight.sum(-1, keepdims=True))
+        return weight / weight.sum(-1, keepdims=True)
 
 
 def columns_of(each: Floats, agents: Ints) -> Floats:
@@ -159,5 +159,5 @@ def _check_strength(name: str, value: float, *, least: str, fine: bool) -> None:
 def _check_reference(reference: Floats) -> None:
     if reference.ndim not in (1, 2) or not (reference > 0).all() or not np.allclose(reference.sum(-1), 1, atol=1e-6):
         raise InputError(
-            "The reference of Entropy is a lottery (K,), or one a game (n, K): every entry above 0, each summing to 1."
+            "The reference of Entropy is a lottery (K,), or one per game (n, K): entries above 0, each summing to 1."
         )

@@ -1,10 +1,13 @@
-"""Bradley-Terry scores of a batch of problems, by Newton's method with a line search."""
+"""Bradley-Terry scores of a batch of problems, by Newton's method with a line search: the one solver of the package.
+
+Ladders, contextual Bradley-Terry, bridges between pairs that were never compared and the start of latent voters use it.
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats
+from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import ConvergenceError
 
 _STEPS = 200
@@ -22,26 +25,33 @@ def fit_scores(lead: Floats, meetings: Floats, *, ridge: float, tolerance: float
 
     Args:
         lead: (n, K), rows sum to zero.
-        meetings: (K, K) N, symmetric, zero on the diagonal; the same in every problem.
+        meetings: (K, K), or (n, K, K) where problems differ in it: N, symmetric, zero on the diagonal.
         ridge: above 0, so that there is exactly one minimum whoever met whom.
         tolerance: the largest |gradient| at which a problem is solved.
     """
     n, K = lead.shape
     step = max(1, _CELLS // (K * K))
-    parts = [_solved(lead[i : i + step], meetings, ridge, tolerance) for i in range(0, n, step)]
-    return np.concatenate(parts) if parts else np.empty((0, K))
+    scores = np.empty((n, K))
+    for start in range(0, n, step):
+        rows = slice(start, start + step)
+        scores[rows] = _solved(lead[rows], _rows_of(meetings, rows), ridge, tolerance)
+    return scores
+
+
+def _rows_of(meetings: Floats, rows: slice | Ints | Bools) -> Floats:
+    return meetings if meetings.ndim == 2 else meetings[rows]
 
 
 def _solved(lead: Floats, meetings: Floats, ridge: float, tolerance: float) -> Floats:
-    found, rows = np.empty_like(lead), np.arange(len(lead))
+    scores, rows = np.empty_like(lead), np.arange(len(lead))
     s = np.zeros_like(lead)
     slope = _gradient(s, lead, meetings, ridge)
     for _ in range(_STEPS):
         far = np.abs(slope).max(axis=1) > tolerance
-        found[rows[~far]] = s[~far]
-        rows, s, slope, lead = rows[far], s[far], slope[far], lead[far]
+        scores[rows[~far]] = s[~far]
+        rows, s, slope, lead, meetings = rows[far], s[far], slope[far], lead[far], _rows_of(meetings, far)
         if not len(rows):
-            return found
+            return scores
         step = -np.linalg.solve(score_hessian(s, meetings, ridge), slope[:, :, None])[:, :, 0]
         s, slope = _searched(s, step, slope, lead, meetings, ridge)
     raise ConvergenceError(
@@ -58,19 +68,20 @@ def _searched(
     A Newton step goes downhill in the length of the gradient too, which spares computing the objective.
     """
     size, share = np.linalg.norm(slope, axis=1), 1.0
-    left, there, found = np.arange(len(s)), s.copy(), slope.copy()
+    left, there, steep = np.arange(len(s)), s.copy(), slope.copy()
     for _ in range(_HALVINGS):
         there[left] = s[left] + share * step[left]
-        found[left] = _gradient(there[left], lead[left], meetings, ridge)
-        left = left[np.linalg.norm(found[left], axis=1) > (1 - 1e-4 * share) * size[left]]
+        steep[left] = _gradient(there[left], lead[left], _rows_of(meetings, left), ridge)
+        left = left[np.linalg.norm(steep[left], axis=1) > (1 - 1e-4 * share) * size[left]]
         if not len(left):
             break
         share /= 2
-    return there, found
+    return there, steep
 
 
 def _gradient(s: Floats, lead: Floats, meetings: Floats, ridge: float) -> Floats:
-    return np.asarray((np.einsum("njk,jk->nj", _tanh(s), meetings) - lead) / 2 + ridge * s)
+    met = "jk" if meetings.ndim == 2 else "njk"
+    return (np.einsum(f"njk,{met}->nj", score_margins(s), meetings) - lead) / 2 + ridge * s
 
 
 def score_hessian(s: Floats, meetings: Floats, ridge: float, *, least: float = 0.0) -> Floats:
@@ -80,18 +91,19 @@ def score_hessian(s: Floats, meetings: Floats, ridge: float, *, least: float = 0
         least: 1 - margin^2 of a pair counts as no less than this.
     """
     K = s.shape[1]
-    hessian = -np.maximum(1 - _tanh(s) ** 2, least) * (meetings / 4)
+    hessian = -np.maximum(1 - score_margins(s) ** 2, least) * (meetings / 4)
     diagonal = -hessian.sum(axis=2)
     hessian += (diagonal.mean(axis=1) / K)[:, None, None]  # the scores sum to zero at every step: this changes nothing
     hessian[:, np.arange(K), np.arange(K)] += diagonal + ridge
-    return np.asarray(hessian)
+    return hessian
 
 
-def _tanh(s: Floats) -> Floats:
-    return np.asarray(np.tanh((s[:, :, None] - s[:, None, :]) / 2))
+def score_margins(s: Floats) -> Floats:
+    """Return the margins (n, K, K) that scores s (n, K) stand for."""
+    return np.tanh((s[:, :, None] - s[:, None, :]) / 2)
 
 
 def best_of(values: Floats) -> Bools:
     """Return (n, K) which agent has the largest value in each row; of those within 1e-9 of it, the first."""
     near = values >= values.max(axis=1, keepdims=True) - _ALIKE
-    return np.asarray(np.arange(values.shape[1]) == near.argmax(axis=1)[:, None])
+    return np.arange(values.shape[1]) == near.argmax(axis=1)[:, None]

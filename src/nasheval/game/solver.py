@@ -12,7 +12,7 @@ from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import ConvergenceError
 from nasheval.game.checks import agents_up, payoffs
 from nasheval.game.costs import SoftBudget, check_affordable
-from nasheval.game.equilibria import Found, equilibria
+from nasheval.game.equilibria import Equilibria, equilibria
 from nasheval.game.gaps import composed, gap_at, residual_at
 from nasheval.game.regularizers import L2, Regularizer
 
@@ -28,7 +28,7 @@ class Solution:
         gap: (n,) the regularised gap of each, zero up to rounding (Eq. gap).
         iterations: (n,) pivots, interior or Newton steps, over all games solved on the way.
         kkt: (n,) the largest violation of the first-order conditions.
-        price: (n,) payoff a unit of cost that the budget sets at the margin; None without a budget.
+        price: (n,) payoff per unit of cost that the budget sets at the margin; None without a budget.
     """
 
     strategy: Floats
@@ -79,12 +79,12 @@ def _among(A: Floats, omega: Regularizer, up: Bools) -> Solution:
         rows = np.flatnonzero(counts == count)
         agents = np.argsort(~up[rows], axis=-1, kind="stable")[:, :count]
         games = A[rows[:, None, None], agents[:, :, None], agents[:, None, :]]
-        part = _solved(games, omega.at(rows).among(agents), np.abs(games).max((1, 2)), rows)
-        strategy[rows[:, None], agents] = part.strategy
-        gaps[rows], steps[rows], kkt[rows] = part.gap, part.iterations, part.kkt
-        if part.price is not None:
+        batch = _solved(games, omega.at(rows).among(agents), np.abs(games).max((1, 2)), rows)
+        strategy[rows[:, None], agents] = batch.strategy
+        gaps[rows], steps[rows], kkt[rows] = batch.gap, batch.iterations, batch.kkt
+        if batch.price is not None:
             price = np.empty(n) if price is None else price
-            price[rows] = part.price
+            price[rows] = batch.price
     return Solution(strategy, gaps, steps, kkt, price)
 
 
@@ -92,25 +92,25 @@ def _solved(A: Floats, omega: Regularizer, largest: Floats, names: Ints) -> Solu
     return _certified(A, omega, equilibria(A, omega, names), largest, names)
 
 
-def _certified(A: Floats, omega: Regularizer, found: Found, largest: Floats, names: Ints) -> Solution:
+def _certified(A: Floats, omega: Regularizer, solved: Equilibria, largest: Floats, names: Ints) -> Solution:
     """Return the solution with its gap and residual; raise where the gap is not zero up to rounding."""
     if isinstance(omega, L2):
         from nasheval.game.certificates import certify
 
-        pi = found.lotteries
+        pi = solved.lotteries
         gaps, kkt = certify(A, omega.rho, pi)
         scale = largest + omega.rho
     else:
-        pi = np.maximum(found.lotteries, 0.0)  # rounding may have left a weight of -1e-13
+        pi = np.maximum(solved.lotteries, 0.0)  # rounding may have left a weight of -1e-13
         pi /= pi.sum(-1, keepdims=True)
         payoff, slope = np.einsum("njk,nk->nj", A, pi), omega.gradient(pi)
-        gaps, kkt = gap_at(pi, payoff, omega), residual_at(pi, payoff, omega, found.price)
+        gaps, kkt = gap_at(pi, payoff, omega), residual_at(pi, payoff, omega, solved.price)
         scale = largest + omega.kappa + np.where(np.isfinite(slope), np.abs(slope), 0.0).max(-1)
     for g in np.flatnonzero(~(np.abs(gaps) <= _LARGEST_GAP * scale)):
         raise ConvergenceError(
             f"Game {names[g]} could not be solved: its lottery has a gap of {gaps[g]:.3g}. Please report it."
         )
-    return Solution(pi, gaps, found.steps, kkt, found.price)
+    return Solution(pi, gaps, solved.steps, kkt, solved.price)
 
 
 def _first(one: Solution) -> Solution:

@@ -58,7 +58,7 @@ def value(omega: Regularizer, pi: Tensor) -> Tensor:
             logs = pi.clamp_min(torch.finfo(pi.dtype).tiny).log() - _like(omega.log_reference(pi.shape[-1]), pi)
             return omega.tau * (pi * logs).sum(-1)
         case LinearCost():
-            return value(omega.base, pi) + _spend(omega.prices, pi)
+            return value(omega.base, pi) + _spend(omega.costs, pi)
         case ConvexCost():
             phi, spend = _soft(omega), _spend(omega.costs, pi)
             excess = torch.nn.functional.softplus((spend - phi.budget) / phi.width)
@@ -79,7 +79,7 @@ def best_response(omega: Regularizer, payoff: Tensor) -> Tensor:
         case Entropy():
             return torch.softmax(payoff / omega.tau + _like(omega.log_reference(payoff.shape[-1]), payoff), -1)
         case LinearCost():
-            return best_response(omega.base, payoff - _like(omega.prices, payoff))
+            return best_response(omega.base, payoff - _like(omega.costs, payoff))
         case ConvexCost() | HardBudget():
             return _under_costs(omega, payoff)
     raise InputError(f"{omega!r} has no best response in PyTorch.")

@@ -17,21 +17,21 @@ answer, so it is antisymmetric, may cycle, and every form of feedback speaks thr
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Array, Bools, Floats, Ints
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters_margins import margins
 from nasheval.nuisance.voters_network import Shape, forward_one
-from nasheval.nuisance.voters_plan import FEW, Plan, Workshop, batch_for, epochs_for, hidden_for
-from nasheval.nuisance.voters_probes import Probes, own_menus, probes_of
-from nasheval.nuisance.voters_records import Kind, Question, questions_of, stop_shares, tables_of
+from nasheval.nuisance.voters_plan import FEW, Workshop, batch_for, epochs_for, hidden_for
+from nasheval.nuisance.voters_probes import Probes, probes_of
+from nasheval.nuisance.voters_records import Kind, Question, question_rows, questions_of, stop_shares, tables_of
 from nasheval.nuisance.voters_train import Data, Schedule, context_mass
 
 _CELLS = 1 << 21  # numbers held at a time while predicting
@@ -48,23 +48,18 @@ class Voters:
         epochs: passes over the contexts; the best one on held-out contexts is kept, the pooled model if none is better.
         weight_decay: how fast weights shrink toward the pooled model, whatever the input; None also finds out which
             inputs matter.
-        context_weights: whether the shares of the voters depend on the context. On the worlds with known truth they
-            should not: exploitability was 1.2 to 1.4 times as high.
-        members: models a fold, whose answers are averaged; each holds out contexts of its own.
-        batch: contexts a step.
+        members: models per fold, whose answers are averaged; each holds out contexts of its own.
+        batch: contexts per step.
         rate: highest learning rate.
-        dropout: share of the last hidden layer that is dropped.
     """
 
     voters: int | None = None
     hidden: tuple[int, ...] | None = None
     epochs: int | None = None
     weight_decay: float | None = None
-    context_weights: bool = False
     members: int | None = None
     batch: int | None = None
     rate: float = 16e-3
-    dropout: float = 0.0
 
     def __post_init__(self) -> None:
         for name, least in (("voters", 1), ("epochs", 0), ("members", 1), ("batch", 1)):
@@ -75,8 +70,6 @@ class Voters:
             raise InputError(f"hidden is {self.hidden!r}; accepted are one or more widths of 1 or more, or None.")
         if self.weight_decay is not None and not 0 <= self.weight_decay < np.inf:
             raise InputError(f"weight_decay is {self.weight_decay!r}; accepted is a number of 0 or more, or None.")
-        if not 0 <= self.dropout < 1:
-            raise InputError(f"dropout is {self.dropout!r}; accepted is a share of 0 or more, below 1.")
         if not 0 < self.rate < np.inf:
             raise InputError(f"rate is {self.rate!r}; accepted is a number above 0.")
 
@@ -86,9 +79,9 @@ class Voters:
         questions = questions_of(whole)
         data = Data(np.ascontiguousarray(X.network, np.float32), tables_of(whole, questions), questions)
         asked = train & (context_mass(data.tables, log.n_contexts) > 0)
-        plan = self._plan(whole, asked, effort)
-        shape, trained, recipes = Workshop(whole, data, asked, plan, effort.advance).run(self.voters, self.weight_decay)
-        by_fold = (len(train), plan.members)
+        workshop = self._workshop(whole, data, asked, effort)
+        shape, trained, recipes = workshop.run(self.voters, self.weight_decay)
+        by_fold = (len(train), workshop.members)
         return VoterModels(
             menus=log.menus,
             probes=probes_of(log, questions),
@@ -105,10 +98,10 @@ class Voters:
             weight_decay=np.array([recipe.weight_decay for recipe in recipes]),
         )
 
-    def _plan(self, log: Feedback, asked: Bools, effort: Effort) -> Plan:
-        contexts = int(asked.sum(axis=1).mean()) if len(asked) else 0
-        told = np.bincount(log.context_of, log.records.sizes - 1.0, log.n_contexts)
-        comparisons = float((asked * told).sum(axis=1).mean()) if len(asked) else 0.0
+    def _workshop(self, log: Feedback, data: Data, asked: Bools, effort: Effort) -> Workshop:
+        contexts = int(asked.sum(axis=1).mean())
+        made = np.bincount(log.context_of, log.records.sizes - 1.0, log.n_contexts)  # comparisons at each context
+        comparisons = float((asked * made).sum(axis=1).mean())
         members = self.members or (5 if contexts <= FEW else 1)
         epochs = epochs_for(contexts) if self.epochs is None else self.epochs
         hidden = tuple(self.hidden or hidden_for(comparisons))
@@ -117,25 +110,21 @@ class Voters:
             batch=self.batch or batch_for(contexts, comparisons),
             rate=self.rate,
             device=effort.device,
-            threads=_threads(effort.n_jobs) if max(hidden) > _SMALL else 1,
+            threads=(effort.n_jobs if effort.n_jobs > 0 else os.cpu_count() or 1) if max(hidden) > _SMALL else 1,
         )
-        return Plan(hidden, schedule, members, self.dropout, self.context_weights, effort.seed)
-
-
-def _threads(n_jobs: int) -> int:
-    return n_jobs if n_jobs > 0 else (os.cpu_count() or 1)
+        return Workshop(log, data, asked, schedule, hidden, members, effort)
 
 
 def _mean(losses: Floats) -> Floats:
     """Return the mean over members; NaN where no member held anything out."""
     known = ~np.isnan(losses)
     with np.errstate(invalid="ignore"):
-        return np.asarray(np.where(known, losses, 0.0).sum(axis=1) / known.sum(axis=1))
+        return np.where(known, losses, 0.0).sum(axis=1) / known.sum(axis=1)
 
 
 @dataclass(frozen=True, eq=False)
 class VoterModels:
-    """Fitted populations, one a fold; a fold with several members has the voters of all of them.
+    """Fitted populations, one per fold; a fold with several members has the voters of all of them.
 
     Args:
         menus: the catalogue whose columns are predicted.
@@ -171,36 +160,30 @@ class VoterModels:
 
     def answers(self, X: Features, fold: int, probes: Probes) -> Floats:
         """Return (n, columns) float32 mean verdicts that the voters of a fold would give to some probes."""
-        x, width = np.ascontiguousarray(X.network, np.float32), len(probes.menus.columns)
-        margin = np.empty((len(x), probes.n_columns), np.float32)
+        width = len(probes.menus.columns)
+        margin = np.empty((len(X), probes.n_columns), np.float32)
         step = max(1, _CELLS // max(1, width, self.shape.outputs))
-        for start in range(0, len(x), step):
-            chunk = x[start : start + step]
-            voters, told = list(self._voters(chunk, fold)), np.zeros((len(chunk), width), np.float32)
+        for start in range(0, len(X), step):
+            chunk = X[start : start + step]
+            voters, answers = self.voters(chunk, fold), np.zeros((len(chunk), width), np.float32)
             for number in range(len(self.questions)):
-                self._answer(number, voters, self.stops[fold, number], probes, told)
-            margin[start : start + step] = probes.pooled(told)
+                self._answer(number, voters, self.stops[fold, number], probes, answers)
+            margin[start : start + step] = probes.pooled(answers)
         return np.clip(margin, -1.0, 1.0, out=margin)
 
-    def utilities(self, X: Features, fold: int) -> Floats:
-        """Return u_v(x, j), (n, V, K), of the population of a fold."""
-        voters = self._voters(np.ascontiguousarray(X.network, np.float32), fold)
-        return np.stack([voter.u for voter in voters]).transpose(2, 0, 1)
-
-    def weights(self, X: Features, fold: int) -> Floats:
-        """Return the shares of the voters, (n, V), rows sum to one."""
-        x = np.ascontiguousarray(X.network, np.float32)
-        return np.stack([np.broadcast_to(voter.weight, len(x)) for voter in self._voters(x, fold)], axis=1)
-
-    def _voters(self, x: Floats, fold: int) -> Iterator[_Voter]:
-        members = len(self.parameters["pooled"][fold])
+    def voters(self, X: Features, fold: int) -> list[LatentVoter]:
+        """Return the voters of a fold, those of all its members."""
+        x, members = np.ascontiguousarray(X.network, np.float32), len(self.parameters["pooled"][fold])
+        voters: list[LatentVoter] = []
         for member in range(members):
             p = {name: values[fold, member] for name, values in self.parameters.items()}
             u, weight, lean = forward_one(p, x, self.shape)
-            for v in range(int(self.n_voters[fold])):
-                yield _Voter(u[v], weight[v] / np.float32(members), p["tie"], lean + p["lean"][v])
+            share = weight / np.float32(members)
+            count = int(self.n_voters[fold])
+            voters += [LatentVoter(u[v], share[v], p["tie"], lean + p["lean"][v]) for v in range(count)]
+        return voters
 
-    def _answer(self, number: int, voters: list[_Voter], stops: Floats, probes: Probes, found: Floats) -> None:
+    def _answer(self, number: int, voters: list[LatentVoter], stops: Floats, probes: Probes, answers: Floats) -> None:
         """Write the voters' mean answers to one kind of question into the columns of its menus."""
         question, menus = self.questions[number], probes.menus
         asked = np.flatnonzero(probes.question == number)
@@ -209,47 +192,38 @@ class VoterModels:
         size = int(menus.sizes[asked[0]])  # that of the question, or two where two agents stand for all menus
         agents = menus.agent[menus.offsets[asked][:, None] + np.arange(size)].T
         pairs = size * (size - 1) // 2
-        total = np.zeros((pairs, len(asked), len(found)), np.float32)
+        total = np.zeros((pairs, len(asked), len(answers)), np.float32)
         for voter in voters:
             total += voter.weight * margins(question, voter.u[agents], voter.ties(question), stops)
         columns = menus.columns.offsets[asked] + np.arange(pairs)[:, None]
-        found[:, columns.ravel()] = total.reshape(-1, len(found)).T
+        answers[:, columns.ravel()] = total.reshape(-1, len(answers)).T
 
     # -- plain arrays -------------------------------------------------------------------------------------------------
 
-    def to_arrays(self) -> dict[str, Floats]:
+    def to_arrays(self) -> dict[str, Array]:
         """Return everything as plain arrays, for a file; `from_arrays` is the way back."""
         menus, shape = self.menus, self.shape
-        sizes = [shape.inputs, shape.agents, shape.voters, shape.ties, int(shape.context_weights), *shape.hidden]
-        questions = [[q.size, q.form, int(q.kind), q.tie, q.n_tie] for q in self.questions]
+        sizes = [shape.inputs, shape.agents, shape.voters, shape.ties, 0, *shape.hidden]  # 0: once an option
         return {
             "shape": np.array(sizes, np.int64),
-            "questions": np.array(questions, np.int64).reshape(-1, 5),
-            "menu_offsets": np.asarray(menus.offsets),
-            "menu_agents": np.asarray(menus.agent),
-            "menu_forms": np.asarray(menus.form),
-            **{name: np.asarray(getattr(self, name)) for name in _RESULTS},
+            "questions": question_rows(self.questions),
+            "menu_offsets": menus.offsets,
+            "menu_agents": menus.agent,
+            "menu_forms": menus.form,
+            **{name: getattr(self, name) for name in _RESULTS},
             **{f"parameter.{name}": values for name, values in self.parameters.items()},
         }
 
     @classmethod
-    def from_arrays(cls, arrays: Mapping[str, Floats], probes: Probes | None = None) -> VoterModels:
-        """Return the models that `to_arrays` wrote.
-
-        Args:
-            probes: the menus to ask about; None: those of the file, as for a log that was not cut into pairs.
-        """
-        inputs, agents, voters, ties, context_weights, *hidden = arrays["shape"].tolist()
-        menus = MenuCatalogue(
-            arrays["menu_offsets"], arrays["menu_agents"], arrays["menu_forms"], np.zeros(0, np.int32), agents
-        )
-        prefix = "parameter."
-        questions = [Question(s, f, Kind(k), t, n) for s, f, k, t, n in arrays["questions"].tolist()]
+    def from_arrays(cls, arrays: Mapping[str, Array], log: Feedback) -> VoterModels:
+        """Return the models that `to_arrays` wrote, given the log that they were fitted to."""
+        inputs, agents, voters, ties, _, *hidden = arrays["shape"].tolist()
+        questions, prefix = questions_of(log.whole), "parameter."
         return cls(
-            menus=menus,
-            probes=probes or own_menus(menus, questions),
+            menus=log.menus,
+            probes=probes_of(log, questions),
             questions=tuple(questions),
-            shape=Shape(inputs, agents, voters, tuple(hidden), ties, bool(context_weights)),
+            shape=Shape(inputs, agents, voters, tuple(hidden), ties),
             parameters={name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)},
             **{name: arrays[name] for name in _RESULTS},
         )
@@ -259,8 +233,8 @@ _RESULTS = ("stops", "held_out_loss", "pooled_loss", "epoch", "n_voters", "weigh
 
 
 @dataclass(frozen=True)
-class _Voter:
-    """One voter at n contexts: utilities (K, n), share (n,) or (1,), log tie weights (T,), lean to ties (n,)."""
+class LatentVoter:
+    """One voter at n contexts: utilities (K, n), share (1,), log tie weights (T,), lean to ties (n,)."""
 
     u: Floats
     weight: Floats
@@ -272,4 +246,4 @@ class _Voter:
         base = self.tie[question.tie : question.tie + question.n_tie, None, None]
         leaning = np.zeros((question.n_tie, 1, len(self.lean)), np.float32)
         leaning[: 1 if question.kind == Kind.DUEL else None] = self.lean
-        return np.asarray(base + leaning)
+        return base + leaning

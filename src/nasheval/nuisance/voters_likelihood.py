@@ -9,51 +9,50 @@ from __future__ import annotations
 
 from functools import cache
 from itertools import combinations
-from typing import Any
 
 import numpy as np
 
 from nasheval.arrays import Floats
+from nasheval.nuisance.training import Tensor
 from nasheval.nuisance.voters_records import Kind
-
-Tensor = Any  # torch is imported by those who call, never by importing this module
 
 ENUMERATED = 4  # sets up to this size are summed over all orders; larger ones are integrated
 
 
-def log_likelihood(kind: Kind, u: Tensor, shape: tuple[int, ...], told: Tensor, extra: Tensor, ties: Tensor) -> Tensor:
+def log_likelihood(
+    kind: Kind, u: Tensor, shape: tuple[int, ...], starts: Tensor, extra: Tensor, ties: Tensor
+) -> Tensor:
     """Return log L_v of each record.
 
     Args:
         shape: sizes of the blocks, for CENSORED.
-        told: (size, m) sizes of the blocks at their first agent, 0 elsewhere, or None where all was told; for RANKED
-            and TIED.
+        starts: (size, m) sizes of the ranked blocks at their first agent, 0 elsewhere; None where all were ranked.
         extra: DUEL: (m,) outcomes; PAIRS: (size, m) blocks.
         ties: (n_tie, m, V) log tie weights.
     """
     if kind == Kind.RANKED:
-        return ranked(u, told)
+        return ranked(u, starts)
     if kind == Kind.DUEL:
         return duel(u, extra, ties)
     if kind == Kind.TIED:
-        return tied(u, told, ties)
+        return tied(u, starts, ties)
     if kind == Kind.PAIRS:
-        return pairs(u, extra, told, ties[0])
+        return pairs(u, extra, starts, ties[0])
     return censored(u, shape)
 
 
-def ranked(u: Tensor, told: Tensor | None = None) -> Tensor:
-    """Plackett-Luce; where only a prefix was told, of that prefix."""
+def ranked(u: Tensor, starts: Tensor | None = None) -> Tensor:
+    """Plackett-Luce; where only a prefix was ranked, of that prefix."""
     import torch
     from torch.nn.functional import logsigmoid
 
-    if len(u) == 2 and told is None:
+    if len(u) == 2 and starts is None:
         return logsigmoid(u[0] - u[1])
     total, rest = 0.0, u[-1]
     for place in range(len(u) - 2, -1, -1):
         rest = torch.logaddexp(rest, u[place])
         stage = u[place] - rest
-        total = total + (stage if told is None else stage * (told[place] > 0).unsqueeze(-1))
+        total = total + (stage if starts is None else stage * (starts[place] > 0).unsqueeze(-1))
     return total
 
 
@@ -66,7 +65,7 @@ def duel(u: Tensor, outcome: Tensor, ties: Tensor) -> Tensor:
     return chosen - torch.logsumexp(weights, 0)
 
 
-def tied(u: Tensor, told: Tensor, ties: Tensor) -> Tensor:
+def tied(u: Tensor, starts: Tensor, ties: Tensor) -> Tensor:
     """Davidson-Luce: the next set T of equals has weight delta_|T| times the geometric mean of its exp(u).
 
     The sum over all sets of t agents is an elementary symmetric polynomial of exp(u / t), so no set is enumerated.
@@ -82,7 +81,7 @@ def tied(u: Tensor, told: Tensor, ties: Tensor) -> Tensor:
         for t in range(1, min(1 + len(ties), size - place) + 1):
             chosen = u[place : place + t].mean(0)
             chosen = chosen if t == 1 else chosen + ties[t - 2]
-            total = total + (chosen - everything) * (told[place] == t).unsqueeze(-1)
+            total = total + (chosen - everything) * (starts[place] == t).unsqueeze(-1)
     return total
 
 
@@ -102,7 +101,7 @@ def _set_sums(u: Tensor, largest: int) -> list[list[Tensor]]:
     return sums
 
 
-def pairs(u: Tensor, block: Tensor, told: Tensor, log_nu: Tensor) -> Tensor:
+def pairs(u: Tensor, block: Tensor, starts: Tensor, log_nu: Tensor) -> Tensor:
     """Composite likelihood: each pair a Davidson duel, to the power 2 / size, so that a record weighs size - 1 in all.
 
     Pairs inside a last block that was not ranked count nothing.
@@ -114,13 +113,9 @@ def pairs(u: Tensor, block: Tensor, told: Tensor, log_nu: Tensor) -> Tensor:
     tie = log_nu + (a + b) / 2
     same = (block[left] == block[right]).unsqueeze(-1)
     decided = torch.logsumexp(torch.stack([a, b, tie]), 0)
-    asked = (block[left] <= _ranked_blocks(block, told)).unsqueeze(-1)
+    last = block.masked_fill(starts == 0, -1).amax(0)  # the last block that was ranked
+    asked = (block[left] <= last).unsqueeze(-1)
     return (((torch.where(same, tie, a) - decided) * asked).sum(0)) * (2.0 / len(u))
-
-
-def _ranked_blocks(block: Tensor, told: Tensor) -> Tensor:
-    """Return the last block whose choice was told, (m,); -1 where none was."""
-    return block.masked_fill(told == 0, -1).amax(0)
 
 
 def censored(u: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -162,7 +157,7 @@ def _integrated(block: Tensor, rest: Tensor) -> Tensor:
     """Integrate over the time at which the clock rings, on a grid in log time; correct to about 1e-8."""
     import torch
 
-    log_time, share = (torch.as_tensor(part, dtype=rest.dtype, device=rest.device) for part in quadrature())
+    log_time, share = (torch.as_tensor(values, dtype=rest.dtype, device=rest.device) for values in quadrature())
     log_share = torch.log(share).view(-1, 1, 1)
     total = log_share.expand(-1, *rest.shape)
     for utility in block:

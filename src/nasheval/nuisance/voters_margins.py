@@ -12,7 +12,7 @@ from math import comb
 
 import numpy as np
 
-from nasheval.arrays import Floats, Ints
+from nasheval.arrays import Floats
 from nasheval.feedback.menus import BEST_WORST, PARTIAL
 from nasheval.nuisance.voters_likelihood import quadrature
 from nasheval.nuisance.voters_records import Kind, Question
@@ -55,21 +55,16 @@ def in_larger_menu(question: Question, u: Floats, ties: Floats, stops: Floats) -
     there = np.maximum(margins(question, probe, ties, stops)[0], 1e-6)
     half_nu = np.maximum(np.sinh(0.5) / there - np.cosh(0.5), 0.0).astype(u.dtype)
     half = np.clip((u[0] - u[1]) / 2, -_SPREAD / 2, _SPREAD / 2)
-    return np.asarray((np.sinh(half) / (np.cosh(half) + half_nu))[None])
-
-
-def _pair_index(size: int) -> tuple[Ints, Ints]:
-    left, right = np.triu_indices(size, 1)
-    return left, right
+    return (np.sinh(half) / (np.cosh(half) + half_nu))[None]
 
 
 def _differences(values: Floats) -> Floats:
-    left, right = _pair_index(len(values))
-    return np.asarray(values[left] - values[right])
+    left, right = np.triu_indices(len(values), 1)
+    return values[left] - values[right]
 
 
 def decided(u: Floats) -> Floats:
-    """Plackett-Luce, all of the order told: tanh((u_j - u_k) / 2)."""
+    """Plackett-Luce, all of the order given: tanh((u_j - u_k) / 2)."""
     half = _differences(u)
     half *= 0.5
     return np.tanh(half, out=half)
@@ -77,17 +72,17 @@ def decided(u: Floats) -> Floats:
 
 def duel(u: Floats, ties: Floats) -> Floats:
     """Davidson, with the log weight of both-bad where ties holds two rows."""
-    left, right = _pair_index(len(u))
+    left, right = np.triu_indices(len(u), 1)
     gap = u[left] - u[right]
     width = np.exp(-0.5 * np.abs(gap))
     neither = np.exp(np.minimum(ties[0], _SPREAD))
     if len(ties) > 1:
         neither = neither + np.exp(np.clip(ties[1] - (u[left] + u[right]) / 2, -_SPREAD, _SPREAD))
-    return np.asarray(np.tanh(gap / 2) / (1.0 + neither * width / (1.0 + width**2)))
+    return np.tanh(gap / 2) / (1.0 + neither * width / (1.0 + width**2))
 
 
 def _rates(u: Floats) -> Floats:
-    return np.asarray(np.exp(np.maximum(u - u.max(axis=0), -_SPREAD)))
+    return np.exp(np.maximum(u - u.max(axis=0), -_SPREAD))
 
 
 def ordered(u: Floats, ties: Floats, stops: Floats) -> Floats:
@@ -104,14 +99,14 @@ def ordered(u: Floats, ties: Floats, stops: Floats) -> Floats:
         for chosen in combinations(range(size), t)
     }
     wins = np.zeros((size, size, *zero.shape))
-    waiting = {tuple(range(size)): zero + 1.0}
+    waiting: dict[tuple[int, ...], Floats] = {tuple(range(size)): zero + 1.0}
     for stage in range(size - 1):
         following: dict[tuple[int, ...], Floats] = {}
         for left, chance in waiting.items():
             _rank_next(left, chance * (1.0 - stops[stage]), weight, len(ties) + 1, wins, following)
         waiting = following
-    j, k = _pair_index(size)
-    return np.asarray((wins[j, k] - wins[k, j]).astype(u.dtype))
+    j, k = np.triu_indices(size, 1)
+    return (wins[j, k] - wins[k, j]).astype(u.dtype)
 
 
 def _rank_next(
@@ -175,7 +170,7 @@ def _time_of(rate: Floats, r: float, steps: int = 40) -> Floats:
         middle = (low + high) / 2
         early = -np.expm1(-rate * np.exp(middle)).sum(axis=0) < r
         low, high = np.where(early, middle, low), np.where(early, high, middle)
-    return np.asarray(np.exp((low + high) / 2), rate.dtype)
+    return np.exp((low + high) / 2).astype(rate.dtype)
 
 
 def best_worst(u: Floats) -> Floats:
@@ -185,8 +180,8 @@ def best_worst(u: Floats) -> Floats:
     joint = best[:, None] * _worst_without(u)  # j best and k worst
     joint[np.arange(size), np.arange(size)] = 0.0
     worst = joint.sum(axis=0)
-    j, k = _pair_index(size)
-    return np.asarray(best[j] + worst[k] - joint[j, k] - best[k] - worst[j] + joint[k, j])
+    j, k = np.triu_indices(size, 1)
+    return best[j] + worst[k] - joint[j, k] - best[k] - worst[j] + joint[k, j]
 
 
 def _worst_without(u: Floats) -> Floats:
@@ -208,7 +203,7 @@ def unranked(u: Floats, stops: Floats) -> Floats:
     Their order is independent of that under Plackett-Luce, so a margin shrinks by exactly this chance. Used for menus
     that are too large to enumerate.
     """
-    left, right = _pair_index(len(u))
+    left, right = np.triu_indices(len(u), 1)
     rate, going, chance = _rates(u), 1.0, np.zeros((len(left), *u.shape[1:]), u.dtype)
     for ranked in range(len(u) - 1):
         stopping = going * float(stops[ranked])

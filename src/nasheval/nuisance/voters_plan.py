@@ -2,7 +2,7 @@
 
 The rule, by the number of comparisons a model learns from (a record of s agents makes s - 1) and of contexts n:
 
-    comparisons     hidden layers       contexts     members a fold, batch, epochs
+    comparisons     hidden layers       contexts     members per fold, batch, epochs
     up to 2,000     64                  up to 1,000  5 (each leaves out a fifth), n / 32 (32 comparisons or more), 30
     up to 50,000    128                 more         1 (leaves out a tenth; a fifth below 5,000), n / 32 up to 512,
     up to 400,000   128, 128                         10 at 16,000 contexts and as 1 / sqrt(n) otherwise, 6 to 30
@@ -38,13 +38,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, runs
 from nasheval.feedback.log import Feedback
-from nasheval.nuisance.learners import Advance, torch_threads
+from nasheval.nuisance.learners import Effort, torch_threads
 from nasheval.nuisance.voters_network import Shape, slopes_of
 from nasheval.nuisance.voters_records import names_of, pooled_utilities, tables_of, tie_start
 from nasheval.nuisance.voters_train import Data, Schedule, Task, Trained, train
@@ -67,7 +66,7 @@ class Recipe:
         voters: number of latent voters.
         weight_decay: how fast weights shrink toward the pooled model.
         relevance: what each input is multiplied by; empty where all are alike.
-        named: whether voters with names are told apart.
+        named: whether voters with names are distinguished.
     """
 
     voters: int = 4
@@ -76,29 +75,9 @@ class Recipe:
     named: bool = False
 
 
+Widths = tuple[int, ...]
 Rung = tuple[Recipe, float]  # and the share of the held-out loss that it must earn
 Climb = Callable[[Recipe, Floats], list[Rung]]  # from the recipe so far, and the slopes of its inputs
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What all folds share.
-
-    Args:
-        hidden: widths of the hidden layers.
-        schedule: of the training.
-        members: models a fold.
-        dropout: share of the last hidden layer that is dropped.
-        context_weights: whether mixture weights depend on the context.
-        seed: of everything.
-    """
-
-    hidden: tuple[int, ...]
-    schedule: Schedule
-    members: int
-    dropout: float
-    context_weights: bool
-    seed: int
 
 
 def hidden_for(comparisons: float) -> tuple[int, ...]:
@@ -110,7 +89,7 @@ def hidden_for(comparisons: float) -> tuple[int, ...]:
 
 
 def batch_for(contexts: int, comparisons: float) -> int:
-    """Return the contexts a step: about 32 steps an epoch, a power of two; 32 comparisons or more, 512 at most."""
+    """Return the contexts per step: about 32 steps per epoch, a power of two; 32 comparisons or more, 512 at most."""
     least = 2.0 ** np.ceil(np.log2(np.clip(32 * contexts / max(comparisons, 1), 1, 32)))
     return int(np.clip(2.0 ** np.round(np.log2(max(contexts, 1) / 32)), least, 512))
 
@@ -126,37 +105,45 @@ def splits(train: Bools, unit: Ints, members: int, seed: int) -> list[tuple[Ints
     Args:
         unit: (n_contexts,) what stays whole.
     """
-    found = []
+    pairs = []
     for fold, rows in enumerate(train):
         order = np.random.default_rng((seed, 1, fold)).permutation(np.unique(unit[rows]))
-        parts = members if members > 1 else 10 if rows.sum() >= 5_000 else 5
-        blocks = [_contexts_of(part, unit, rows) for part in np.array_split(order, parts)]
-        found += [(np.concatenate(blocks[:i] + blocks[i + 1 :]), blocks[i]) for i in range(members)]
-    return found
+        count = members if members > 1 else 10 if rows.sum() >= 5_000 else 5
+        blocks = [_contexts_of(units, unit, rows) for units in np.array_split(order, count)]
+        pairs += [(np.concatenate(blocks[:i] + blocks[i + 1 :]), blocks[i]) for i in range(members)]
+    return pairs
 
 
-def _contexts_of(part: Ints, unit: Ints, rows: Bools) -> Ints:
+def _contexts_of(units: Ints, unit: Ints, rows: Bools) -> Ints:
     """Return the contexts among `rows` that belong to some units, in the order of these."""
     contexts = np.flatnonzero(rows)
     order = np.argsort(unit[contexts], kind="stable")
-    first, last = (np.searchsorted(unit[contexts], part, side, sorter=order) for side in ("left", "right"))
-    return np.asarray(contexts[order[runs(first, last - first)]])
+    first, last = (np.searchsorted(unit[contexts], units, side, sorter=order) for side in ("left", "right"))
+    return contexts[order[runs(first, last - first)]]
 
 
 class Workshop:
-    """Trains the models of all folds and members, by recipes that may differ between folds."""
+    """Trains the models of all folds and members, by recipes that may differ between folds.
 
-    def __init__(self, log: Feedback, data: Data, train: Bools, plan: Plan, advance: Advance) -> None:
-        self.data, self.plan, self.advance, self.n_agents = data, plan, advance, log.n_agents
-        self.splits, self.folds = splits(train, log.units, plan.members, plan.seed), len(train)
+    Args:
+        train: (folds, n_contexts) which contexts each fold may see.
+        hidden: widths of the hidden layers.
+        members: models per fold.
+    """
+
+    def __init__(
+        self, log: Feedback, data: Data, train: Bools, schedule: Schedule, hidden: Widths, members: int, effort: Effort
+    ) -> None:
+        self.data, self.schedule, self.hidden, self.members, self.effort = data, schedule, hidden, members, effort
+        self.splits, self.folds = splits(train, log.units, members, effort.seed), len(train)
         seen = np.zeros((len(self.splits), log.n_contexts), bool)
         for row, (fit, _) in enumerate(self.splits):
             seen[row, fit] = True
-        self.pooled = pooled_utilities(log, seen)
-        self.tie = tie_start(data.tables, data.questions, seen)
+        self.pooled, self.tie = pooled_utilities(log, seen), tie_start(data.tables, data.questions, seen)
         answers = sum(len(table.weight) for table in data.tables)
-        self.named = None if plan.context_weights else _told_apart(log, data)
+        self.named = _by_name(log, data)
         self.few = max(len(fit) for fit, _ in self.splits) <= FEW and answers <= _FEW_ANSWERS
+        self.freer, self.proof = (0.0, _PROOF_FEW) if self.few else (_EARNED, _PROOF)
 
     def run(self, voters: int | None, weight_decay: float | None) -> tuple[Shape, Trained, list[Recipe]]:
         """Return the trained models, fold by fold and member by member, by the best recipe of each fold.
@@ -176,7 +163,7 @@ class Workshop:
             shape, trained = self._train(ladders, trial=not self.few, share=share)
             best = self._best(trained, ladders)
             chosen = [ladder[rung][0] for ladder, rung in zip(ladders, best, strict=True)]
-            result = shape, _rows(trained, best, self.plan.members)
+            result = shape, _rows(trained, best, self.members)
         if self.few and result is not None:
             return *result, chosen
         chosen = chosen if len(chosen) == self.folds else chosen * self.folds
@@ -185,57 +172,73 @@ class Workshop:
         ladders = [[(recipe, 0.0)] for recipe in chosen]
         return *self._train(ladders, trial=False, share=1.0 - share * len(climbs)), chosen
 
+    # -- the ladders --------------------------------------------------------------------------------------------------
+
     def _climbs(self, voters: int | None, weight_decay: float | None) -> list[Climb]:
         """Return the ladders to climb; relevance goes with weight decay, for both say how far to trust an input."""
-        freer, proof = (0.0, _PROOF_FEW) if self.few else (_EARNED, _PROOF)
-        climbs: list[Climb] = [partial(_decays, freer=freer)] * (weight_decay is None)
-        climbs += [partial(_relevance, freer=freer, proof=proof)] * (weight_decay is None and self.data.x.shape[1] > 1)
-        climbs += [_voters] * (voters is None)
-        if voters is None and self.named is not None:
-            climbs.append(partial(_names, names=len(self.named.shares), proof=proof))
+        climbs: list[Climb] = []
+        if weight_decay is None:
+            climbs += [self._decays, self._relevance] if self.data.x.shape[1] > 1 else [self._decays]
+        if voters is None:
+            climbs += [self._voters, self._names] if self.named is not None else [self._voters]
         return climbs
+
+    def _decays(self, recipe: Recipe, slopes: Floats) -> list[Rung]:
+        return [(replace(recipe, weight_decay=decay), self.freer * rung) for rung, decay in enumerate(DECAYS)]
+
+    def _relevance(self, recipe: Recipe, slopes: Floats) -> list[Rung]:
+        """All inputs alike, or by their slopes, of mean square one; less shrinking may then do."""
+        size = float(np.sqrt((slopes**2).mean()))
+        by_slope = replace(recipe, relevance=tuple((slopes / size).tolist()) if size > 0 else ())
+        less = replace(by_slope, weight_decay=0.3 * recipe.weight_decay)
+        return [(recipe, 0.0), (less, self.proof), (by_slope, self.proof + self.freer)]
+
+    def _voters(self, recipe: Recipe, slopes: Floats) -> list[Rung]:
+        return [(replace(recipe, voters=voters), _EARNED * rung) for rung, voters in enumerate(VOTERS)]
+
+    def _names(self, recipe: Recipe, slopes: Floats) -> list[Rung]:
+        names = len(self.named.shares) if self.named else 1
+        return [(recipe, 0.0), (replace(recipe, named=True, voters=max(2 * recipe.voters, names)), self.proof)]
 
     def _slopes(self, shape: Shape, trained: Trained) -> Floats:
         """Return (folds, inputs) how strongly margins change with each input, members together."""
-        members = self.plan.members
         seen = [fit for fit, _ in self.splits[: len(trained.loss)]]
-        with torch_threads(self.plan.schedule.threads):
-            found = slopes_of(trained.parameters, self.data.x, seen, shape)
-        by_fold = found.reshape(len(found) // members, members, found.shape[1])  # of no input, too
-        return np.asarray(np.sqrt((by_fold**2).mean(axis=1)))
+        with torch_threads(self.schedule.threads):
+            slopes = slopes_of(trained.parameters, self.data.x, seen, shape)
+        by_fold = slopes.reshape(len(slopes) // self.members, self.members, slopes.shape[1])  # of no input, too
+        return np.sqrt((by_fold**2).mean(axis=1))
 
     def _best(self, trained: Trained, ladders: list[list[Rung]]) -> Ints:
         """Return the rung for each fold that was tried: the lowest held-out loss, members together.
 
         The first where nothing is known.
         """
-        folds, rungs, members = len(ladders), len(ladders[0]), self.plan.members
+        folds, rungs, members = len(ladders), len(ladders[0]), self.members
         counts = np.array([len(check) for _, check in self.splits[: folds * members]], float)
         loss = (np.nan_to_num(trained.loss).reshape(rungs, folds, members) * counts.reshape(folds, members)).sum(axis=2)
         handicap = 1.0 + np.array([[earned for _, earned in ladder] for ladder in ladders]).T
-        return np.asarray((loss * handicap).round(6).argmin(axis=0))
+        return (loss * handicap).round(6).argmin(axis=0)
 
     def _scaled(self, recipe: Recipe, fold: int) -> Recipe:
-        contexts = max(len(self.splits[fold * self.plan.members][0]), 1)
+        contexts = max(len(self.splits[fold * self.members][0]), 1)
         return replace(recipe, weight_decay=recipe.weight_decay * min(1.0, _TRIAL_FIT / contexts))
+
+    # -- training -----------------------------------------------------------------------------------------------------
 
     def _train(self, ladders: list[list[Rung]], *, trial: bool, share: float) -> tuple[Shape, Trained]:
         """Train every rung of the folds' ladders, [fold][rung], all members; tasks by rung, fold, member."""
         tasks = [
-            self._task(rung * self.folds + fold, fold * self.plan.members + member, recipe, trial)
+            self._task(rung * self.folds + fold, fold * self.members + member, recipe, trial)
             for rung, rungs in enumerate(zip(*ladders, strict=True))
             for fold, (recipe, _) in enumerate(rungs)
-            for member in range(self.plan.members)
+            for member in range(self.members)
         ]
         data = self.named if self.named and any(task.named for task in tasks) else self.data
-        questions, plan = data.questions, self.plan
-        ties = max((question.tie + question.n_tie for question in questions), default=0)
-        most = max(task.voters for task in tasks)
-        shape = Shape(self.data.x.shape[1], self.n_agents, most, plan.hidden, ties, plan.context_weights)
-        schedule = plan.schedule
-        if trial:
-            schedule = replace(schedule, epochs=min(schedule.epochs, _TRIAL_EPOCHS))
-        return shape, train(data, tasks, shape, schedule, lambda part: self.advance(part * share))
+        inputs, agents, ties = self.data.x.shape[1], self.pooled.shape[1], self.tie.shape[1]
+        shape = Shape(inputs, agents, max(task.voters for task in tasks), self.hidden, ties)
+        epochs = min(self.schedule.epochs, _TRIAL_EPOCHS) if trial else self.schedule.epochs
+        schedule = replace(self.schedule, epochs=epochs)
+        return shape, train(data, tasks, shape, schedule, lambda done: self.effort.advance(done * share))
 
     def _task(self, group: int, row: int, recipe: Recipe, trial: bool) -> Task:
         fit, check = self.splits[row]
@@ -249,40 +252,19 @@ class Workshop:
             voters=recipe.voters,
             weight_decay=recipe.weight_decay,
             relevance=np.array(recipe.relevance or (1.0,) * self.data.x.shape[1]),
-            dropout=self.plan.dropout,
-            seed=(self.plan.seed, 2, row),
+            seed=(self.effort.seed, 2, row),
             group=group,
             named=recipe.named,
         )
 
 
-def _names(recipe: Recipe, slopes: Floats, *, names: int, proof: float) -> list[Rung]:
-    return [(recipe, 0.0), (replace(recipe, named=True, voters=max(2 * recipe.voters, names)), proof)]
-
-
-def _told_apart(log: Feedback, data: Data) -> Data | None:
-    """Return the data with the voters told apart by name; None where they should not be."""
+def _by_name(log: Feedback, data: Data) -> Data | None:
+    """Return the data with the voters distinguished by name; None where they should not be."""
     name = names_of(log)
     if not name.any():
         return None
     share = np.bincount(name, log.records.weights)
     return replace(data, tables=tables_of(log, data.questions, name), shares=share / share.sum())
-
-
-def _decays(recipe: Recipe, slopes: Floats, *, freer: float) -> list[Rung]:
-    return [(replace(recipe, weight_decay=decay), freer * rung) for rung, decay in enumerate(DECAYS)]
-
-
-def _relevance(recipe: Recipe, slopes: Floats, *, freer: float, proof: float) -> list[Rung]:
-    """All inputs alike, or by their slopes, of mean square one; less shrinking may then do."""
-    size = float(np.sqrt((slopes**2).mean()))
-    by_slope = replace(recipe, relevance=tuple((slopes / size).tolist()) if size > 0 else ())
-    less = replace(by_slope, weight_decay=0.3 * recipe.weight_decay)
-    return [(recipe, 0.0), (less, proof), (by_slope, proof + freer)]
-
-
-def _voters(recipe: Recipe, slopes: Floats) -> list[Rung]:
-    return [(replace(recipe, voters=voters), _EARNED * rung) for rung, voters in enumerate(VOTERS)]
 
 
 def _rows(trained: Trained, best: Ints, members: int) -> Trained:

@@ -30,7 +30,7 @@ class Probes:
     Args:
         menus: the menus; only their members and forms are used.
         question: (M,) the number of the question that each is asked.
-        pooling: (pairs of these menus, columns) weights, each column's summing to one; None: a column each.
+        pooling: (pairs of these menus, columns) weights, each column's summing to one; None: one column per pair.
     """
 
     menus: MenuCatalogue
@@ -107,7 +107,7 @@ def _alone(cell: Ints, weight: Floats, free: Bools, pairs: int, n_agents: int) -
     """Return the menus of two, (m, 2), that stand for pairs in menu-free questions: with question, pair and weight."""
     keys, at = np.unique(cell[free], return_inverse=True)
     j, k = (side[keys % pairs] for side in np.triu_indices(n_agents, 1))
-    return np.stack([j, k], axis=1), keys // pairs, keys % pairs, np.bincount(at, weight[free], len(keys))
+    return np.stack([j, k], axis=1), keys // pairs, keys % pairs, np.bincount(at, weight[free], len(keys)).astype(float)
 
 
 def _representative(menus: MenuCatalogue, cell: Ints, asked: Ints, mass: Floats) -> Ints:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from math import comb
 
 import numpy as np
 
@@ -13,9 +14,10 @@ from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import ORDER, PARTIAL
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.splitting import SEVERAL
+from nasheval.game.scores import fit_scores
 
 TIED_MENU = 6  # largest menu whose ties have a law of their own; E[Z] there takes 3^size steps
-_KNOWN = 300  # records from which on a voter may be told apart
+_KNOWN = 300  # records from which on a voter may be distinguished
 
 
 class Kind(IntEnum):
@@ -53,24 +55,22 @@ class Table:
     """Records of one question that say equally much, best agent first.
 
     Args:
-        question: its number.
-        kind: the likelihood.
+        question: the question.
         agents: (size, m) agents, best first.
         block: (size, m) the block of each.
-        told: (size, m) where a block starts whose choice was told: 0 nowhere else, there the size of the block.
+        starts: (size, m) the size of each ranked block, at its first agent; 0 elsewhere.
         shape: sizes of the blocks, for CENSORED; empty otherwise.
         outcome: (m,) DUEL: 0 the first wins, 1 tie, 2 both bad.
         weight: (m,) of the answers; those that were given at a context more than once are one row.
         count: (m,) how many records gave them.
         offsets: (n_contexts + 1,) the answers at context i are offsets[i]:offsets[i + 1].
-        name: (m,) the number of who gave them; all 0 where nobody is told apart.
+        name: (m,) the number of who gave them; all 0 where voters are not distinguished.
     """
 
-    question: int
-    kind: Kind
+    question: Question
     agents: Ints
     block: Ints
-    told: Ints
+    starts: Ints
     shape: tuple[int, ...]
     outcome: Ints
     weight: Floats
@@ -86,15 +86,21 @@ def questions_of(log: Feedback) -> list[Question]:
     """
     menus, tied = log.menus, _tied_sizes(log)
     keys = np.unique(np.stack([menus.sizes.astype(np.int64), menus.form.astype(np.int64)], axis=1), axis=0)
-    found: list[Question] = []
+    questions: list[Question] = []
     first = 0
     for size, form in keys.tolist():
         most = tied.get((size, form), 1)
         kind = _kind(size, form, most > 1)
         n_tie = {Kind.DUEL: 2, Kind.PAIRS: 1, Kind.TIED: most - 1}.get(kind, 0)
-        found.append(Question(size, form, kind, first, n_tie))
+        questions.append(Question(size, form, kind, first, n_tie))
         first += n_tie
-    return found
+    return questions
+
+
+def question_rows(questions: Iterable[Question]) -> Ints:
+    """Return questions as rows of numbers, (questions, 5), for a file."""
+    rows = [[q.size, q.form, int(q.kind), q.tie, q.n_tie] for q in questions]
+    return np.array(rows, np.int64).reshape(-1, 5)
 
 
 def _kind(size: int, form: int, ties: bool) -> Kind:
@@ -127,11 +133,11 @@ def _block_sizes(block: Ints) -> Ints:
 
 
 def _last(counts: Ints) -> Ints:
-    return np.asarray((counts > 0).sum(axis=1) - 1)
+    return (counts > 0).sum(axis=1) - 1
 
 
 def names_of(log: Feedback) -> Ints:
-    """Return (n_records,) the number of who gave each, from 0; all 0 where voters should not be told apart.
+    """Return (n_records,) the number of who gave each, from 0; all 0 where voters should not be distinguished.
 
     They are where every voter is known and has hundreds of records, and there are so few that they are the population.
     """
@@ -139,36 +145,36 @@ def names_of(log: Feedback) -> Ints:
     if voter is None or not len(voter) or (voter < 0).any():
         return nobody
     _, name, records = np.unique(voter, return_inverse=True, return_counts=True)
-    return np.asarray(name, np.int64) if len(records) < SEVERAL and records.min() >= _KNOWN else nobody
+    return name if len(records) < SEVERAL and records.min() >= _KNOWN else nobody
 
 
 def tables_of(log: Feedback, questions: list[Question], name: Ints | None = None) -> list[Table]:
     """Lay all records out as tables; those that compare nothing (one censored block) are left out.
 
     Args:
-        name: (n_records,) the number of who gave each, where they are told apart.
+        name: (n_records,) the number of who gave each, where voters are distinguished.
     """
     name = np.zeros(log.n_records, np.int64) if name is None else name
-    number = {(question.size, question.form): q for q, question in enumerate(questions)}
+    by_key = {(question.size, question.form): question for question in questions}
     tables = []
     for rows, entries in log.records.by_size():
         form = log.menus.form[log.menus.of_record[rows]]
         for asked in np.unique(form).tolist():
             here = np.flatnonzero(form == asked)
-            q = number[entries.shape[1], asked]
-            tables += list(_tables(log, q, questions[q], rows[here], entries[here], name))
+            question = by_key[entries.shape[1], asked]
+            tables += list(_tables(log, question, rows[here], entries[here], name))
     return tables
 
 
-def _tables(log: Feedback, q: int, question: Question, rows: Ints, entries: Ints, name: Ints) -> Iterator[Table]:
+def _tables(log: Feedback, question: Question, rows: Ints, entries: Ints, name: Ints) -> Iterator[Table]:
     records = log.records
     order = np.argsort(records.block[entries], axis=1, kind="stable")
-    agents, block = (np.take_along_axis(part[entries], order, axis=1) for part in (records.agent, records.block))
+    agents, block = (np.take_along_axis(column[entries], order, axis=1) for column in (records.agent, records.block))
     counts = _block_sizes(block)
-    told = np.take_along_axis(counts, block, axis=1)
-    told[:, 1:] *= block[:, 1:] > block[:, :-1]
+    starts = np.take_along_axis(counts, block, axis=1)
+    starts[:, 1:] *= block[:, 1:] > block[:, :-1]
     if question.form == PARTIAL:
-        told *= block < _last(counts)[:, None]
+        starts *= block < _last(counts)[:, None]
     zero = records.zero[rows]
     outcome = np.where(block[:, -1] > 0, 0, np.where(zero == Zero.BOTH_BAD, 2, 1))
     shapes, which = np.zeros((1, 1), np.int64), np.zeros(len(rows), np.int64)
@@ -184,11 +190,10 @@ def _tables(log: Feedback, q: int, question: Question, rows: Ints, entries: Ints
         first, weight, count = _merged(said, weight)
         here = here[first]
         yield Table(
-            question=q,
-            kind=question.kind,
+            question=question,
             agents=np.ascontiguousarray(agents[here].T.astype(np.int64)),
             block=np.ascontiguousarray(block[here].T),
-            told=np.ascontiguousarray(told[here].T),
+            starts=np.ascontiguousarray(starts[here].T),
             shape=shape,
             outcome=outcome[here],
             weight=weight.astype(np.float32),
@@ -201,23 +206,23 @@ def _tables(log: Feedback, q: int, question: Question, rows: Ints, entries: Ints
 def _merged(said: Ints, weight: Floats) -> tuple[Ints, Floats, Ints]:
     """Return the rows of `said` (m, c) that are the first of their kind, in order of its first column, the weight of
     all that say the same, and how many do."""
-    if (np.diff(said[:, 0]) > 0).all():  # one answer a context
+    if (np.diff(said[:, 0]) > 0).all():  # one answer per context
         return np.arange(len(said)), weight, np.ones(len(said), np.int64)
     order = np.lexsort(said.T[::-1])
     sorted_rows = said[order]
     new = np.concatenate([[True], (sorted_rows[1:] != sorted_rows[:-1]).any(axis=1)])
     kind = np.cumsum(new) - 1
-    return order[new], np.bincount(kind, weight[order]), np.bincount(kind)
+    return order[new], np.bincount(kind, weight[order]).astype(float), np.bincount(kind)
 
 
 # -- the pooled start -------------------------------------------------------------------------------------------------
 
 
-def pooled_utilities(log: Feedback, seen: Bools, *, prior: float = 1.0, steps: int = 12) -> Floats:
+def pooled_utilities(log: Feedback, seen: Bools) -> Floats:
     """Return (models, K) Bradley-Terry utilities of the pair verdicts at the contexts each model may see.
 
-    A tie is half a win for each; a record of s agents weighs 2 / s a pair, so s - 1 in all. The penalty
-    prior / 2 |u|^2 keeps agents with few votes near the mean.
+    A tie is half a win for each; a record of s agents weighs 2 / s per pair, so s - 1 in all. The penalty |u|^2 / 2
+    keeps agents with few votes near the mean.
 
     Args:
         seen: (models, n_contexts).
@@ -232,21 +237,10 @@ def pooled_utilities(log: Feedback, seen: Bools, *, prior: float = 1.0, steps: i
         rows = np.flatnonzero(mask[context])
         wins[model] = np.bincount(flat[rows], for_j[rows], n * n).reshape(n, n)
         wins[model] += np.bincount(flat[rows], for_k[rows], n * n).reshape(n, n).T
-    return _bradley_terry(wins, prior, steps)
-
-
-def _bradley_terry(wins: Floats, prior: float, steps: int) -> Floats:
-    """Maximise the penalised likelihood by Newton's method, all models at once; wins is (models, K, K)."""
-    models, n, _ = wins.shape
-    u, votes = np.zeros((models, n)), wins + wins.transpose(0, 2, 1)
-    for _ in range(steps):
-        chance = 0.5 + 0.5 * np.tanh((u[:, :, None] - u[:, None, :]) / 2)
-        slope = (wins - votes * chance).sum(axis=2) - prior * u
-        bend = votes * chance * (1 - chance)
-        hessian = np.eye(n) * (bend.sum(axis=2) + prior)[:, :, None] - bend
-        step = np.linalg.solve(hessian, slope[:, :, None])[:, :, 0]
-        u += step * np.minimum(1.0, 2.0 / np.maximum(np.abs(step).max(axis=1, keepdims=True), 1e-9))
-    return u
+    meetings = wins + wins.transpose(0, 2, 1)
+    exact = 1e-12 * max(1.0, 0.1 * float(meetings.sum(axis=2).max(initial=0.0)))  # sums of many votes round
+    lead = (wins - wins.transpose(0, 2, 1)).sum(axis=2)
+    return fit_scores(lead, meetings, ridge=1.0, tolerance=exact)
 
 
 def tie_start(tables: list[Table], questions: list[Question], seen: Bools) -> Floats:
@@ -257,11 +251,10 @@ def tie_start(tables: list[Table], questions: list[Question], seen: Bools) -> Fl
     size = max((q.tie + q.n_tie for q in questions), default=0)
     start = np.full((len(seen), size), -1e4)
     for table in tables:
-        question = questions[table.question]
+        question = table.question
         if not question.n_tie:
             continue
-        weights = np.repeat(seen, np.diff(table.offsets), axis=1) * table.weight
-        ties = _tie_counts(table, question, weights)
+        ties = _tie_counts(table, np.repeat(seen, np.diff(table.offsets), axis=1) * table.weight)
         decided = np.maximum(ties[:, 0], 1.0)
         for t in range(question.n_tie):
             share = ties[:, t + 1] / decided
@@ -270,22 +263,19 @@ def tie_start(tables: list[Table], questions: list[Question], seen: Bools) -> Fl
     return start
 
 
-def _tie_counts(table: Table, question: Question, weights: Floats) -> Floats:
+def _tie_counts(table: Table, weights: Floats) -> Floats:
     """Return (models, 1 + n_tie) weighted counts: decided, then each kind of tie, a set of t equals counted so that
     count / decided is the weight that would explain it among equal agents."""
-    if table.kind == Kind.DUEL:
+    question = table.question
+    if question.kind == Kind.DUEL:
         kinds = [table.outcome == code for code in range(3)]
         return np.stack([weights @ kind for kind in kinds], axis=1) * [0.5, 1.0, 1.0]
-    if table.kind == Kind.PAIRS:
+    if question.kind == Kind.PAIRS:
         left, right = np.triu_indices(question.size, 1)
         tied = (table.block[left] == table.block[right]).sum(axis=0)
         return np.stack([weights @ (len(left) - tied) / 2, weights @ tied], axis=1)
-    sets = np.stack([weights @ (table.told == t).sum(axis=0) for t in range(1, question.n_tie + 2)], axis=1)
-    return sets / [_choose(question.size, t) for t in range(1, question.n_tie + 2)]
-
-
-def _choose(n: int, r: int) -> float:
-    return float(np.prod([(n - i) / (i + 1) for i in range(r)]))
+    sets = np.stack([weights @ (table.starts == t).sum(axis=0) for t in range(1, question.n_tie + 2)], axis=1)
+    return sets / [comb(question.size, t) for t in range(1, question.n_tie + 2)]
 
 
 def stop_shares(tables: list[Table], questions: list[Question], seen: Bools) -> Floats:
@@ -296,12 +286,13 @@ def stop_shares(tables: list[Table], questions: list[Question], seen: Bools) -> 
     width = max((q.size for q in questions), default=1)
     stopped, risk = (np.zeros((len(seen), len(questions), width)) for _ in range(2))
     for table in tables:
-        if questions[table.question].form != PARTIAL:
+        if table.question.form != PARTIAL:
             continue
+        number = questions.index(table.question)
         weights = np.repeat(seen, np.diff(table.offsets), axis=1) * table.weight
-        ranked = (table.told > 0).sum(axis=0)
-        left = len(table.told) - table.told.sum(axis=0)
+        ranked = (table.starts > 0).sum(axis=0)
+        left = len(table.starts) - table.starts.sum(axis=0)
         for c in range(width):
-            stopped[:, table.question, c] += weights @ ((ranked == c) & (left > 1))
-            risk[:, table.question, c] += weights @ ((ranked > c) | ((ranked == c) & (left > 1)))
-    return np.asarray(stopped / np.maximum(risk, 1e-12))
+            stopped[:, number, c] += weights @ ((ranked == c) & (left > 1))
+            risk[:, number, c] += weights @ ((ranked > c) | ((ranked == c) & (left > 1)))
+    return stopped / np.maximum(risk, 1e-12)

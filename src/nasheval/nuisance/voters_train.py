@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from math import ceil, cos, pi
-from typing import Any
+from math import ceil
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints, runs
+from nasheval.arrays import Array, Bools, Floats, Ints, runs
 from nasheval.nuisance.learners import Advance, torch_threads
+from nasheval.nuisance.training import Tensor, one_cycle, spread_of, to_device
 from nasheval.nuisance.voters_likelihood import log_likelihood
-from nasheval.nuisance.voters_network import DECAYED, FIXED, Shape, forward, initial, pooled_only, spread_of
+from nasheval.nuisance.voters_network import DECAYED, FIXED, Shape, forward, initial, pooled_only
 from nasheval.nuisance.voters_records import Kind, Question, Table
 
-Tensor = Any
 _PROOF = 3.0  # log likelihood by which a group must beat the pooled model on held-out records to leave it
 _ROWS = 1 << 15  # contexts evaluated at a time
 
@@ -30,12 +29,11 @@ class Task:
         pooled: (K,) pooled utilities of the contexts it learns from.
         tie: (T,) log tie weights to start at.
         voters: number of voters.
-        weight_decay: how fast its weights shrink toward the pooled model, a unit of learning rate.
+        weight_decay: how fast its weights shrink toward the pooled model, per unit of learning rate.
         relevance: (inputs,) what each input is multiplied by.
-        dropout: share of the last hidden layer that is dropped.
         seed: of all it draws.
         group: tasks of one group share their best epoch.
-        named: whether voters with names are told apart, where the data tell them apart.
+        named: whether voters with names are distinguished, where the data has names.
     """
 
     fit: Ints
@@ -45,7 +43,6 @@ class Task:
     voters: int
     weight_decay: float
     relevance: Floats
-    dropout: float
     seed: tuple[int, ...]
     group: int
     named: bool = False
@@ -57,7 +54,7 @@ class Schedule:
 
     Args:
         epochs: passes over the contexts.
-        batch: contexts a step and model.
+        batch: contexts per step and model.
         rate: highest learning rate.
         device: "cpu" or "cuda".
         threads: of PyTorch.
@@ -69,16 +66,10 @@ class Schedule:
     device: str = "cpu"
     threads: int = 1
 
-    def rate_at(self, progress: float) -> float:
-        """Return the learning rate at a share of the whole training: rises for 0.3 of it, then falls to nothing."""
-        if progress < 0.3:
-            return self.rate * (0.04 + 0.96 * (0.5 - 0.5 * cos(pi * progress / 0.3)))
-        return self.rate * (0.5 + 0.5 * cos(pi * (progress - 0.3) / 0.7))
-
 
 @dataclass(frozen=True)
 class Trained:
-    """What came out, one row a task.
+    """What came out, one row per task.
 
     Args:
         parameters: at the best epoch, each (tasks, ...).
@@ -101,7 +92,7 @@ class Data:
         x: (n_contexts, inputs) float32.
         tables: the records.
         questions: their questions.
-        shares: (names,) the share of the records of each voter who is told apart; one where nobody is.
+        shares: (names,) the share of the records of each voter who is distinguished by name; one where nobody is.
     """
 
     x: Floats
@@ -125,21 +116,18 @@ class _Trainer:
         self.data, self.tasks, self.shape, self.schedule = data, tasks, shape, schedule
         self.device = torch.device(schedule.device)
         self.rngs = [np.random.default_rng(task.seed) for task in tasks]
-        seed = int(np.random.SeedSequence(tasks[0].seed).generate_state(1)[0])
-        self.noise = torch.Generator(self.device).manual_seed(seed)
         voters, pooled = np.array([t.voters for t in tasks]), np.stack([t.pooled for t in tasks])
         tie, relevance = np.stack([t.tie for t in tasks]), np.stack([t.relevance for t in tasks])
-        start = initial(shape, self.rngs, voters, spread_of(data.x, relevance, [t.fit for t in tasks]), pooled, tie,
-                        len(data.shares))  # fmt: skip
+        spread = np.array([spread_of(data.x[t.fit], t.relevance) for t in tasks])
+        start = initial(shape, self.rngs, voters, spread, pooled, tie, len(data.shares))
         self.named, self.shares = self._column([t.named for t in tasks]), self._put(data.shares.astype(np.float32))
         self.relevance = self._put(relevance.astype(np.float32)).unsqueeze(1)
         self.p = {name: self._put(values) for name, values in start.items()}
         self.free = {name: p.requires_grad_() for name, p in self.p.items() if name not in FIXED}
         self.best = {name: self._put(values) for name, values in pooled_only(start).items()}
         self.decay = self._column([t.weight_decay for t in tasks])
-        self.keep = self._column([1.0 - t.dropout for t in tasks])
         self.x = self._put(data.x)
-        self.tables = [_TableOnDevice(table, data.questions[table.question], self._put) for table in data.tables]
+        self.tables = [_TableOnDevice(table, self._put) for table in data.tables]
         self.steps = max(1, ceil(max(len(t.fit) for t in tasks) / schedule.batch))
         mass = context_mass(data.tables, len(data.x))
         self.check_mass = np.array([mass[t.check].sum() for t in tasks])
@@ -149,10 +137,8 @@ class _Trainer:
         self.scale = self._put((self.steps / fit_mass).astype(np.float32))
         self.optimiser = torch.optim.Adam(self.free.values(), lr=schedule.rate, betas=(0.9, 0.99), fused=True)
 
-    def _put(self, values: Floats) -> Tensor:
-        import torch
-
-        return torch.from_numpy(np.array(values)).to(self.device)
+    def _put(self, values: Array) -> Tensor:
+        return to_device(values, self.device)
 
     def _column(self, values: list[float]) -> Tensor:
         return self._put(np.array(values, np.float32).reshape(-1, 1, 1))
@@ -173,8 +159,8 @@ class _Trainer:
             self._keep(better)
             advance(1.0 / self.schedule.epochs)
         self.best["hidden_0"] *= self.relevance.mT  # so what is returned reads the inputs as they are
-        found = self._population(self.best)
-        return Trained({name: p.cpu().numpy() for name, p in found.items()}, loss, pooled_loss, epoch)
+        kept = self._population(self.best)
+        return Trained({name: p.cpu().numpy() for name, p in kept.items()}, loss, pooled_loss, epoch)
 
     def _by_name(self, p: dict[str, Tensor]) -> Tensor:
         """Return (models, names, V) logits of the latent voters behind each named one."""
@@ -199,7 +185,7 @@ class _Trainer:
         group = np.array([task.group for task in self.tasks])
         gains = [np.nan_to_num((before - now) * self.check_count, posinf=0.0, neginf=0.0) for before in (best, pooled)]
         on_best, on_pooled = (np.bincount(group, gain)[group] for gain in gains)
-        return np.asarray((on_best > 0) & (on_pooled > _PROOF))
+        return (on_best > 0) & (on_pooled > _PROOF)
 
     def _keep(self, better: Bools) -> None:
         import torch
@@ -212,11 +198,11 @@ class _Trainer:
     def _step(self, batch: _Batch, progress: float) -> None:
         import torch
 
-        rate = self.schedule.rate_at(progress)
+        rate = self.schedule.rate * one_cycle(progress)
         self.optimiser.param_groups[0]["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.device)
-        for losses, model in self._answers(batch, self.p, dropout=True):
+        for losses, model in self._answers(batch, self.p):
             total = total + (losses * self.scale[model]).sum()
         if "named" in self.free:  # a unit normal prior, in units of the mean loss: who says little is as all are
             total = total + (self.free["named"].square().sum((1, 2)) * self.scale).sum() / (2 * self.steps)
@@ -239,18 +225,14 @@ class _Trainer:
 
     # -- the likelihood -----------------------------------------------------------------------------------------------
 
-    def _answers(self, batch: _Batch, p: dict[str, Tensor], *, dropout: bool) -> Iterator[tuple[Tensor, Tensor]]:
+    def _answers(self, batch: _Batch, p: dict[str, Tensor]) -> Iterator[tuple[Tensor, Tensor]]:
         """Yield for each table the weighted negative log likelihood of its records and the model of each."""
         import torch
 
         contexts = self._put(batch.contexts)
         models, width = contexts.shape
         x = self.x.index_select(0, contexts.view(-1)).view(models, width, -1)
-        noise = None
-        if dropout and bool((self.keep < 1).any()):
-            draw = torch.rand(models, width, self.shape.hidden[-1], generator=self.noise, device=self.device)
-            noise = (draw < self.keep) / self.keep
-        u, log_weight, lean = forward(p, x * self.relevance, self.shape, noise)
+        u, log_weight, lean = forward(p, x * self.relevance, self.shape)
         K, V = self.shape.agents, self.shape.voters
         u, lean, by_name = u.reshape(-1, V), lean.reshape(-1), "named" in p
         if by_name:
@@ -265,9 +247,7 @@ class _Trainer:
             voters = u.index_select(0, (row * K + agents).view(-1)).view(*agents.shape, V)
             ties = table.ties(p, model, lean, row)
             ll = table.log_likelihood(voters, record, ties)
-            place = row if self.shape.context_weights else model
-            if by_name:
-                place = model * len(self.shares) + table.name.index_select(0, record)
+            place = model * len(self.shares) + table.name.index_select(0, record) if by_name else model
             prior = log_weight.index_select(0, place)
             yield -torch.logsumexp(ll + prior, -1) * table.weight[record], model
 
@@ -278,19 +258,20 @@ class _Trainer:
         total = np.zeros(len(self.tasks))
         with torch.no_grad():
             for batch in batches:
-                for losses, model in self._answers(batch, p, dropout=False):
+                for losses, model in self._answers(batch, p):
                     total += np.bincount(model.cpu().numpy(), losses.double().cpu().numpy(), len(self.tasks))
         with np.errstate(invalid="ignore"):
-            return np.asarray(total / self.check_mass)
+            return total / self.check_mass
 
 
 class _TableOnDevice:
-    def __init__(self, table: Table, question: Question, put: Any) -> None:
+    def __init__(self, table: Table, put: Callable[[Array], Tensor]) -> None:
+        question = table.question
         self.question, self.shape = question, table.shape
         self.agents, self.weight, self.name = put(table.agents), put(table.weight), put(table.name)
-        partly = question.kind != Kind.RANKED or bool((table.told[:-1] == 0).any())
-        self.told = put(table.told) if partly else None
-        self.extra = put({Kind.DUEL: table.outcome, Kind.PAIRS: table.block}.get(table.kind, np.zeros(0)))
+        partly = question.kind != Kind.RANKED or bool((table.starts[:-1] == 0).any())
+        self.starts = put(table.starts) if partly else None
+        self.extra = put({Kind.DUEL: table.outcome, Kind.PAIRS: table.block}.get(question.kind, np.zeros(0)))
 
     def ties(self, p: dict[str, Tensor], model: Tensor, lean: Tensor, row: Tensor) -> Tensor:
         """Return (n_tie, m, V) log tie weights; the weight of both-bad answers does not lean."""
@@ -306,9 +287,9 @@ class _TableOnDevice:
         return base + leaning
 
     def log_likelihood(self, u: Tensor, record: Tensor, ties: Tensor) -> Tensor:
-        told = None if self.told is None else self.told.index_select(1, record)
+        starts = None if self.starts is None else self.starts.index_select(1, record)
         extra = self.extra.index_select(self.extra.dim() - 1, record) if len(self.extra) else None
-        return log_likelihood(self.question.kind, u, self.shape, told, extra, ties)
+        return log_likelihood(self.question.kind, u, self.shape, starts, extra, ties)
 
 
 @dataclass(frozen=True)
@@ -325,17 +306,17 @@ def _batches(contexts: list[Ints], steps: int, tables: list[Table]) -> Iterator[
     width = max(1, ceil(max(map(len, contexts)) / steps))
     grid = np.full((steps, len(contexts), width), -1, np.int64)
     for model, mine in enumerate(contexts):
-        for step, part in enumerate(np.array_split(mine, steps)):
-            grid[step, model, : len(part)] = part
+        for step, dealt in enumerate(np.array_split(mine, steps)):
+            grid[step, model, : len(dealt)] = dealt
     flat = np.maximum(grid, 0).ravel()
-    dealt = []
+    answers = []
     for table in tables:
         sizes = np.where(grid.ravel() >= 0, np.diff(table.offsets)[flat], 0)
         rows = np.repeat(np.arange(len(flat)) % grid[0].size, sizes)
         cuts = np.cumsum(sizes.reshape(steps, -1).sum(axis=1))[:-1]
-        dealt.append((np.split(rows, cuts), np.split(runs(table.offsets[:-1][flat], sizes), cuts)))
+        answers.append((np.split(rows, cuts), np.split(runs(table.offsets[:-1][flat], sizes), cuts)))
     for step in range(steps):
-        yield _Batch(np.maximum(grid[step], 0), [rows[step] for rows, _ in dealt], [recs[step] for _, recs in dealt])
+        yield _Batch(np.maximum(grid[step], 0), [rows[step] for rows, _ in answers], [ids[step] for _, ids in answers])
 
 
 def context_mass(tables: list[Table], n_contexts: int) -> Floats:
@@ -345,8 +326,8 @@ def context_mass(tables: list[Table], n_contexts: int) -> Floats:
 
 def _by_context(tables: list[Table], values: list[Floats | Ints], n_contexts: int) -> Floats:
     """Return (n_contexts,) sums of a value of each row over the tables."""
-    found = np.zeros(n_contexts)
+    sums = np.zeros(n_contexts)
     for table, value in zip(tables, values, strict=True):
         total = np.concatenate([[0.0], np.cumsum(value, dtype=np.float64)])
-        found += total[table.offsets[1:]] - total[table.offsets[:-1]]
-    return found
+        sums += total[table.offsets[1:]] - total[table.offsets[:-1]]
+    return sums

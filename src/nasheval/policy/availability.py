@@ -9,12 +9,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nasheval.arrays import Bools, Floats
+from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
 from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.log import Feedback
-from nasheval.policy.base import Policy, those_up
+from nasheval.policy.base import Policy, available
 
 _MOST_VALUES = 500
 
@@ -41,8 +41,8 @@ class AmongAvailable:
         return self.policy.agents
 
     def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
-        """Return (n, K) lotteries; `agents` are those that are up, and the game is played among those seen there."""
-        up, table = those_up(self.agents, agents), as_table(contexts)
+        """Return (n, K) lotteries; `agents` are the available ones, and the game is played among those seen there."""
+        up, table = available(self.agents, agents), as_table(contexts)
         lotteries = np.zeros((table.num_rows, len(up)))
         for value, rows in _rows_by_value(table, self.column):
             here = self.seen.get(value, np.ones(len(up), bool)) & up
@@ -66,7 +66,7 @@ def among_available(policy: Policy, log: Feedback, column: str | None) -> Policy
     shown = np.zeros((log.n_contexts, log.n_agents), bool)
     shown[np.repeat(log.context_of, log.records.sizes), log.records.agent] = True
     for value, rows in _rows_by_value(log.contexts, column):
-        here = np.asarray(shown[rows].any(axis=0))
+        here = np.atleast_1d(shown[rows].any(axis=0))
         if here.any():
             seen[value] = here
     if len(seen) > _MOST_VALUES:
@@ -79,14 +79,14 @@ def among_available(policy: Policy, log: Feedback, column: str | None) -> Policy
 
 def candidates(policy: Policy, contexts: pa.Table, agents: Sequence[str] | None) -> Bools:
     """Return (n, K) who may win at each of n contexts: the agents asked for, and seen there under availability."""
-    allowed = np.tile(those_up(policy.agents, agents), (contexts.num_rows, 1))
+    allowed = np.tile(available(policy.agents, agents), (contexts.num_rows, 1))
     if isinstance(policy, AmongAvailable):
         for value, rows in _rows_by_value(contexts, policy.column):
             allowed[rows] &= policy.seen.get(value, True)
     return allowed
 
 
-def _rows_by_value(table: pa.Table, column: str) -> list[tuple[str | None, Floats]]:
+def _rows_by_value(table: pa.Table, column: str) -> list[tuple[str | None, Ints]]:
     """Return the rows of each value of a column, as text; None for missing ones."""
     if column not in table.column_names:
         raise InputError(

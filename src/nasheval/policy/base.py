@@ -1,15 +1,25 @@
-"""What a policy is: something that gives a lottery over agents at each context."""
+"""What a policy is: a lottery over agents at each context; and the two shapes that a baseline has."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol, runtime_checkable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
+import pyarrow as pa
 
-from nasheval.arrays import Bools, Floats
+from nasheval.arrays import Bools, Floats, readonly
+from nasheval.contexts.encoder import ContextEncoder
+from nasheval.contexts.table import as_table, count_rows
 from nasheval.errors import InputError
+from nasheval.nuisance.learners import Effort, Features
+from nasheval.payoff.second_stage import PayoffModel
 from nasheval.payoff.stage1 import Stage1
+
+# Payoffs (n, k, k) among the k available agents, which of all (K,) those are, and the n contexts -> lotteries (n, k).
+Rule: TypeAlias = Callable[[Floats, Bools, pa.Table], Floats]
+CELLS = 1 << 22  # payoffs held for one chunk of contexts: 32 MB as float64
 
 
 @runtime_checkable
@@ -26,7 +36,7 @@ class Policy(Protocol):
 
         Args:
             contexts: n contexts: a DataFrame, records, or the array the log was built with.
-            agents: those that are up; the others get zero. None: all.
+            agents: the available ones; the others get zero. None: all.
         """
         ...
 
@@ -35,16 +45,72 @@ class Policy(Protocol):
 class PolicyLearner(Protocol):
     """An unfitted policy: a baseline with its settings."""
 
-    def fit(self, stage1: Stage1) -> Policy:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Policy:
         """Return the policy that a log with its nuisances and estimated game gives.
 
-        One that takes long also takes an `Effort`: its seed, cores, device and progress.
+        Args:
+            effort: seed, cores, device and progress, for a policy that takes long; None: those of `Effort()`.
         """
         ...
 
 
-def those_up(names: tuple[str, ...], agents: Sequence[str] | None) -> Bools:
-    """Return (K,) which agents are up, checked."""
+@dataclass(frozen=True, eq=False)
+class Contextual:
+    """A policy that applies a rule to the estimated game at each context, played among the available agents.
+
+    Args:
+        agents: names of the K agents.
+        encoder: contexts -> features.
+        payoff: A(x).
+        rule: the game -> the lottery.
+    """
+
+    agents: tuple[str, ...]
+    encoder: ContextEncoder
+    payoff: PayoffModel
+    rule: Rule
+
+    def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
+        """Return (n, K) lotteries; `agents` are the available ones, and the rule is applied to the game among them."""
+        up, table = available(self.agents, agents), as_table(contexts)
+        X, K = Features.of(self.encoder, contexts), len(up)
+        lotteries, step = np.zeros((len(X), K)), max(1, CELLS // (K * K))
+        for start in range(0, len(X), step):
+            rows = slice(start, start + step)
+            games = self.payoff.predict(X[rows])[:, up][:, :, up]
+            lotteries[rows, up] = self.rule(games, up, table.slice(start, step))
+        return lotteries
+
+
+@dataclass(frozen=True, eq=False)
+class Constant:
+    """A policy that gives the same lottery at every context.
+
+    Args:
+        agents: names of the K agents.
+        rule: which agents are available, (K,) -> the lottery (k,) among those.
+    """
+
+    agents: tuple[str, ...]
+    rule: Callable[[Bools], Floats]
+    _known: dict[bytes, Floats] = field(default_factory=dict, init=False, repr=False)  # a linear program takes long
+
+    def lottery(self, agents: Sequence[str] | None = None) -> Floats:
+        """Return the lottery (K,); `agents` are the available ones."""
+        up = available(self.agents, agents)
+        if (key := up.tobytes()) not in self._known:
+            lottery = np.zeros(len(up))
+            lottery[up] = self.rule(up)
+            self._known[key] = readonly(lottery)
+        return self._known[key]
+
+    def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
+        """Return the lottery once per context, (n, K); `agents` are the available ones."""
+        return np.tile(self.lottery(agents), (count_rows(contexts), 1))
+
+
+def available(names: tuple[str, ...], agents: Sequence[str] | None) -> Bools:
+    """Return (K,) which agents are available, checked; None: all."""
     if agents is None:
         return np.ones(len(names), bool)
     if isinstance(agents, str) or not len(agents):

@@ -4,13 +4,10 @@
 give one lottery for all contexts.
 """
 
-from nasheval.policy.bradley_terry import Borda, BradleyTerry, RegularizedBT
-from nasheval.policy.budgeted import BudgetedBT
+from nasheval.policy.bradley_terry import Borda, BradleyTerry, BudgetedBT, RegularizedBT
 from nasheval.policy.ladder import PooledBT, Ratings, ratings
-from nasheval.policy.nash_averaging import NashAveraging
 from nasheval.policy.pluralistic import PluralisticLeaderboard
-from nasheval.policy.pooled import MaximalLottery
-from nasheval.policy.reference import BestSingle, Uniform
+from nasheval.policy.pooled import BestSingle, MaximalLottery, NashAveraging, Uniform
 from nasheval.policy.robust import RobustMaximalLottery
 
 __all__ = [

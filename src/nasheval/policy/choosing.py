@@ -17,17 +17,9 @@ WINNER = 1e-3  # a winner has more weight than this (appendix "training details"
 Utility: TypeAlias = "Callable[[str, Any], float] | ArrayLike"
 
 
-def winners(lotteries: ArrayLike, *, above: float = WINNER) -> Bools:
-    """Return which agents are winners, (n, K): those with more than `above` of a lottery (n, K)."""
-    found = _checked(lotteries) > above
-    if not found.any(axis=1).all():
-        raise InputError(f"above is {above!r}, and at some context no agent has as much; give less than 1 / K.")
-    return found
-
-
-def winner_sets(lotteries: ArrayLike, agents: Sequence[str], *, above: float = WINNER) -> list[list[str]]:
+def winner_sets(lotteries: ArrayLike, agents: Sequence[str]) -> list[list[str]]:
     """Return the winner set at each of n contexts, by name, in the order of the K agents."""
-    inside = _for_agents(winners(lotteries, above=above), agents)
+    inside = _winners(_checked(lotteries, agents))
     return [[agent for agent, won in zip(agents, row, strict=True) if won] for row in inside]
 
 
@@ -38,7 +30,6 @@ def choose(
     *,
     contexts: object = None,
     seed: int | np.random.Generator | None = None,
-    above: float = WINNER,
 ) -> list[str]:
     """Return one agent for each of n contexts, by name.
 
@@ -51,28 +42,31 @@ def choose(
             (n, K) array (section "Orthogonal equilibrium learning", "select a deterministic winner").
         contexts: the n contexts that a callable is asked about; it gets each as a record, {column: value}.
         seed: draw from the lottery instead.
-        above: weight beyond which an agent is a winner.
     """
     if utility is not None and seed is not None:
         raise InputError("utility and seed were both given: one picks a winner, the other draws from the lottery.")
-    pi = _for_agents(_checked(lotteries), agents)
+    pi = _checked(lotteries, agents)
     if seed is not None:
-        picked = sample(pi, seed=seed)
+        picked = _drawn(pi, seed)
     elif utility is None:
         picked = pi.argmax(axis=1)
     else:
-        inside = winners(pi, above=above)
+        inside = _winners(pi)
         worth = _asked(utility, agents, contexts, inside) if callable(utility) else _given(utility, inside)
         picked = np.where(inside, worth, -np.inf).argmax(axis=1)
     return [agents[k] for k in picked]
 
 
-def sample(lotteries: ArrayLike, *, seed: int | np.random.Generator) -> Ints:
+def _winners(pi: Floats) -> Bools:
+    """Return which agents are winners, (n, K); some always are, even of a thousand alike."""
+    return pi > min(WINNER, 0.5 / pi.shape[1])
+
+
+def _drawn(pi: Floats, seed: int | np.random.Generator) -> Ints:
     """Return the number of one agent drawn from each lottery (n, K), (n,)."""
-    pi = _checked(lotteries)
     upto = np.cumsum(pi, axis=1)
     draw = np.random.default_rng(seed).random((len(pi), 1)) * upto[:, -1:]  # below the total, which may miss 1
-    return np.asarray((upto <= draw).sum(axis=1))
+    return (upto <= draw).sum(axis=1)
 
 
 def _asked(utility: Callable[[str, Any], float], agents: Sequence[str], contexts: object, inside: Bools) -> Floats:
@@ -90,7 +84,7 @@ def _asked(utility: Callable[[str, Any], float], agents: Sequence[str], contexts
 def _given(utility: ArrayLike, inside: Bools) -> Floats:
     worth = np.asarray(utility, float)
     if worth.shape not in (inside.shape, inside.shape[1:]):
-        raise InputError(f"utility has shape {worth.shape}; accepted is {inside.shape}, or one number an agent.")
+        raise InputError(f"utility has shape {worth.shape}; accepted is {inside.shape}, or one number per agent.")
     return _finite(np.broadcast_to(worth, inside.shape), inside)
 
 
@@ -100,14 +94,10 @@ def _finite(worth: Floats, inside: Bools) -> Floats:
     return worth
 
 
-def _checked(lotteries: ArrayLike) -> Floats:
+def _checked(lotteries: ArrayLike, agents: Sequence[str]) -> Floats:
     pi = np.asarray(lotteries, float)
     if pi.ndim != 2 or not (pi >= -1e-9).all() or not np.allclose(pi.sum(axis=1), 1, atol=1e-6):
         raise InputError(f"lotteries has shape {pi.shape}; accepted is (n, K), no entry negative, rows summing to 1.")
+    if pi.shape[1] != len(agents):
+        raise InputError(f"lotteries has {pi.shape[1]} columns for {len(agents)} agents; give one per agent.")
     return pi
-
-
-def _for_agents(columns: Floats, agents: Sequence[str]) -> Floats:
-    if columns.shape[1] != len(agents):
-        raise InputError(f"lotteries has {columns.shape[1]} columns for {len(agents)} agents; give one an agent.")
-    return columns

@@ -16,10 +16,8 @@ from nasheval.game.solver import solve
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.second_stage import PayoffModel
 from nasheval.payoff.stage1 import Stage1
-from nasheval.policy.base import those_up
+from nasheval.policy.base import CELLS, available
 from nasheval.policy.terms import AnyCosts, Terms
-
-_CELLS = 1 << 22  # payoffs held for one chunk of contexts: 32 MB as float64
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,13 +60,13 @@ class ExactEquilibria:
     terms: Terms
 
     def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
-        """Return (n, K) lotteries; `agents` are those that are up, and the game is solved among them."""
-        up, table = those_up(self.agents, agents), as_table(contexts)
+        """Return (n, K) lotteries; `agents` are the available ones, and the game is solved among them."""
+        up, table = available(self.agents, agents), as_table(contexts)
         X = Features.of(self.encoder, contexts)
         omega = self.terms.omega(self.terms.costs_at(self.agents, table), len(X), len(up))
-        found, step = np.empty((len(X), len(up))), max(1, _CELLS // len(up) ** 2)
+        lotteries, step = np.empty((len(X), len(up))), max(1, CELLS // len(up) ** 2)
         for start in range(0, len(X), step):
             rows = np.arange(start, min(start + step, len(X)))
             games = self.payoff.predict(X[rows])
-            found[rows] = solve(games, regularizer=omega.at(rows), available=up).strategy
-        return found
+            lotteries[rows] = solve(games, regularizer=omega.at(rows), available=up).strategy
+        return lotteries

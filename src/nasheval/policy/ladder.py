@@ -1,4 +1,4 @@
-"""The familiar ladder: one Bradley-Terry rating an agent, from votes pooled over all contexts."""
+"""The familiar ladder: one Bradley-Terry rating per agent, from votes pooled over all contexts."""
 
 from __future__ import annotations
 
@@ -12,11 +12,13 @@ from nasheval.arrays import Bools, Floats, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
-from nasheval.game.scores import best_of, fit_scores
+from nasheval.game.scores import best_of, fit_scores, score_hessian
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
-from nasheval.policy.rules import Everywhere
+from nasheval.policy.base import Constant
 
-ELO = 400 / np.log(10)  # points a unit of log-odds: 400 points are odds of ten to one
+ELO = 400 / np.log(10)  # points per unit of log-odds: 400 points are odds of ten to one
+_MEAN = 1000.0  # of the ratings
 RIDGE = 1e-6  # in votes: far too little to move a rating that votes determine, enough to keep the others finite
 
 
@@ -43,11 +45,10 @@ class Ratings:
     determined: Bools
 
 
-def ratings(log: Feedback, *, mean: float = 1000.0, ridge: float = RIDGE) -> Ratings:
-    """Fit one Bradley-Terry rating an agent to all votes of a log, by maximum likelihood.
+def ratings(log: Feedback, *, ridge: float = RIDGE) -> Ratings:
+    """Fit one Bradley-Terry rating per agent to all votes of a log, by maximum likelihood.
 
     Args:
-        mean: of the ratings.
         ridge: weight of ||score||^2 / 2 in the likelihood, in votes.
     """
     if not 0 < ridge < np.inf:
@@ -60,14 +61,14 @@ def ratings(log: Feedback, *, mean: float = 1000.0, ridge: float = RIDGE) -> Rat
     score, known = fit_scores(lead[None], meetings, ridge=ridge, tolerance=exact)[0], _determined(won)
     score = score - score[known].mean()
     error = np.where(known, _errors(log, score, meetings, ridge, known), np.inf)
-    found = (score, mean + ELO * score, ELO * error, meetings.sum(axis=1), known)
-    return Ratings(log.agents, *map(readonly, found))
+    votes = meetings.sum(axis=1)
+    return Ratings(log.agents, *map(readonly, (score, _MEAN + ELO * score, ELO * error, votes, known)))
 
 
 def _determined(won: Floats) -> Bools:
     """Return (K,) the largest strongly connected set, given the votes (K, K) that each won over each."""
     label = connected_components(csr_array(won > 0), connection="strong")[1]
-    return np.asarray(label == np.bincount(label).argmax())
+    return label == np.bincount(label).argmax()
 
 
 def _errors(log: Feedback, score: Floats, meetings: Floats, ridge: float, known: Bools) -> Floats:
@@ -81,32 +82,16 @@ def _errors(log: Feedback, score: Floats, meetings: Floats, ridge: float, known:
     cells = (np.concatenate([surprise, -surprise]), (rows, np.concatenate([j, k])))
     slopes = csr_array(cells, shape=(log.n_contexts, K))
     meat = (slopes.T @ slopes).toarray()
-    bent = meetings * (1 - np.tanh((score[:, None] - score[None, :]) / 2) ** 2) / 4
-    bread = np.linalg.inv(np.diag(bent.sum(axis=1) + ridge) - bent + bent.sum() / K**2)  # the last: see `fit_scores`
+    bread = np.linalg.inv(score_hessian(score[None], meetings, ridge)[0])
     less_mean = (np.eye(K) - known / known.sum()) @ bread
-    return np.asarray(np.sqrt(np.maximum(np.einsum("ja,ab,jb->j", less_mean, meat, less_mean), 0.0)))
-
-
-@dataclass(frozen=True, eq=False)
-class Ladder(Everywhere):
-    """The best rated of the agents that are up, at every context; equal ratings by the order of the agents.
-
-    Args:
-        agents: names of the K agents.
-        ratings: from all votes, whoever is up.
-    """
-
-    agents: tuple[str, ...]
-    ratings: Ratings
-
-    def among(self, up: Bools) -> Floats:
-        """Return all weight on the best rated of the k agents that are up, (k,)."""
-        return np.asarray(best_of(self.ratings.score[up][None])[0], float)
+    return np.sqrt(np.maximum(np.einsum("ja,ab,jb->j", less_mean, meat, less_mean), 0.0))
 
 
 @dataclass(frozen=True)
 class PooledBT:
     """The agent at the top of the familiar ladder: count-weighted Bradley-Terry over all contexts.
+
+    Of the available agents it is the best rated, by all votes; equal ratings by the order of the agents.
 
     Args:
         ridge: see `ratings`.
@@ -114,6 +99,7 @@ class PooledBT:
 
     ridge: float = RIDGE
 
-    def fit(self, stage1: Stage1) -> Ladder:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Constant:
         """Return the policy; of Stage 1 only the log is used."""
-        return Ladder(stage1.agents, ratings(stage1.log, ridge=self.ridge))
+        score = ratings(stage1.log, ridge=self.ridge).score
+        return Constant(stage1.agents, lambda up: best_of(score[up][None])[0].astype(np.float64))

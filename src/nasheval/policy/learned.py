@@ -9,9 +9,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields, replace
 from itertools import product
 from typing import Any, Literal
 
@@ -22,16 +21,15 @@ from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
 from nasheval.game.costs import HardBudget, SoftBudget
 from nasheval.game.regularizers import L2, Entropy, Regularizer
-from nasheval.nuisance.learners import Advance, Effort
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
-from nasheval.policy.base import those_up
+from nasheval.policy.base import available
 from nasheval.policy.exact import ExactEquilibria, ExactPolicy
 from nasheval.policy.learned_contexts import Games, gather
 from nasheval.policy.learned_network import Network, Output
 from nasheval.policy.learned_training import Recipe, Schedule, Training, affordable, train
 from nasheval.policy.terms import AnyCosts
 
-Tell = Callable[[float, float], None]  # the share of the work done since the last call, and the held-out gap now
 _CONTEXTS = 70_000  # with mixtures, unless the log has more
 _SEEN = 840_000  # contexts seen in all, over all epochs
 # What each search tries: hidden, rate, weight_decay, batch (Table gap-loss-ht-grid).
@@ -49,7 +47,7 @@ class LearnedPolicy:
     """A network trained on the empirical gap loss over the estimated games (Eq. empirical-gap-loss).
 
     It answers without asking the payoff model or solving a game. Asked among some of the agents only, it is bypassed:
-    it knows the game among all of them, so the estimated game among those that are up is solved exactly.
+    it knows the game among all of them, so the estimated game among those is solved exactly.
 
     Args:
         regularizer: L2(rho) or Entropy(tau).
@@ -101,20 +99,17 @@ class LearnedPolicy:
         printed |= {"hidden": (128, 128), "rate": 3e-4}  # weight decay and batch have theirs already
         return cls(**{**printed, "tune": "paper", **options})
 
-    def fit(self, stage1: Stage1, effort: Effort | None = None, *, show: bool = False) -> LearnedEquilibria:
-        """Return the trained policy.
-
-        Args:
-            effort: seed, device, and who is told of progress.
-            show: draw a progress bar with the held-out gap.
-        """
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> LearnedEquilibria:
+        """Return the trained policy."""
         exact = ExactPolicy(self.regularizer, self.costs, self.cost_weight, self.budget).fit(stage1)
         work = effort or Effort()
         games = self._games(stage1, exact, work)
-        with _bar(work.advance, show=show) as tell:
-            found = list(self._trained(games, exact, work, tell))
-        network, training = min(found, key=lambda one: one[1].gap)
-        return LearnedEquilibria(exact, network, training, tuple(tried for _, tried in found))
+        omega = exact.terms.omega(games.costs, len(games.x), len(exact.agents))
+        recipes = list(self._recipes(len(games.x)))
+        each = work.share(1 / len(recipes))
+        results = [train(games, omega, recipe, agents=len(exact.agents), effort=each) for recipe in recipes]
+        network, training = min(results, key=lambda result: result[1].gap)
+        return LearnedEquilibria(exact, network, training, tuple(tried for _, tried in results))
 
     def _games(self, stage1: Stage1, exact: ExactEquilibria, effort: Effort) -> Games:
         X = stage1.nuisances.X
@@ -128,42 +123,11 @@ class LearnedPolicy:
             rng=np.random.default_rng(effort.seed),
         )
 
-    def _trained(
-        self, games: Games, exact: ExactEquilibria, effort: Effort, tell: Tell
-    ) -> Iterator[tuple[Network, Training]]:
-        K, n = len(exact.agents), len(games.x)
-        omega = exact.terms.omega(games.costs, n, K)
-        recipes = list(self._recipes(n))
-        for recipe in recipes:
-            part = 1.0 / (len(recipes) * recipe.epochs)
-
-            def watch(epoch: int, gap: float, part: float = part) -> None:
-                tell(part, gap)
-
-            network, training = train(
-                games,
-                omega,
-                recipe,
-                agents=K,
-                seed=effort.seed,
-                device=effort.device,
-                watch=watch,
-            )
-            tell(part * (recipe.epochs - len(training.gaps)), training.gap)  # what early stopping spared
-            yield network, training
-
     def _recipe(self, contexts: int) -> Recipe:
-        return Recipe(
-            output=self.output or ("softmax" if isinstance(self.regularizer, Entropy) else "sparsemax"),
-            hidden=tuple(self.hidden),
-            waves=self.waves,
-            rate=self.rate,
-            weight_decay=self.weight_decay,
-            batch=self.batch,
-            epochs=max(4, round(_SEEN / max(1, contexts))) if self.epochs is None else self.epochs,
-            patience=self.patience,
-            schedule=self.schedule,
-        )
+        output = self.output or ("softmax" if isinstance(self.regularizer, Entropy) else "sparsemax")
+        epochs = max(4, round(_SEEN / max(1, contexts))) if self.epochs is None else self.epochs
+        own = {field.name: getattr(self, field.name) for field in fields(Recipe)}
+        return Recipe(**{**own, "output": output, "hidden": tuple(self.hidden), "epochs": epochs})
 
     def _recipes(self, contexts: int) -> Iterator[Recipe]:
         grid = _GRIDS[self.tune] if self.tune else {}
@@ -197,9 +161,9 @@ class LearnedEquilibria:
 
         Args:
             contexts: n contexts.
-            agents: those that are up; unless all are, the network is bypassed and their game is solved exactly.
+            agents: the available ones; unless all are, the network is bypassed and their game is solved exactly.
         """
-        up, table = those_up(self.agents, agents), as_table(contexts)
+        up, table = available(self.agents, agents), as_table(contexts)
         if not up.all():
             return self.exact.predict_proba(table, agents=agents)
         if not self.exact.encoder.feature_names("network"):  # without context columns there is one game
@@ -209,22 +173,3 @@ class LearnedEquilibria:
         if isinstance(omega, HardBudget):
             lotteries = affordable(lotteries, omega.costs, omega.limit)
         return lotteries
-
-
-@contextmanager
-def _bar(advance: Advance, *, show: bool) -> Iterator[Tell]:
-    """Yield a function that takes the share of the work done and the held-out gap, and tells whoever wants to know."""
-    if not show:
-        yield lambda share, gap: advance(share)
-        return
-    from rich.console import Console
-    from rich.progress import Progress
-
-    with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("policy", total=1.0)
-
-        def tell(share: float, gap: float) -> None:
-            advance(share)
-            bar.update(task, advance=share, description=f"policy, held-out gap {gap:.5f}")
-
-        yield tell

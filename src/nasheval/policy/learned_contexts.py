@@ -77,10 +77,10 @@ def gather(
 
 def _payoffs(payoff: PayoffModel, X: Features) -> Floats:
     """Return A_jk(x) for j < k, (n, n_pairs) float32, without all of it in float64 at any time."""
-    found = np.empty((len(X), len(payoff.covered)), np.float32)
+    pairs = np.empty((len(X), len(payoff.covered)), np.float32)
     for start in range(0, len(X), _ROWS):
-        found[start : start + _ROWS] = payoff.predict_pairs(X[start : start + _ROWS])
-    return found
+        pairs[start : start + _ROWS] = payoff.predict_pairs(X[start : start + _ROWS])
+    return pairs
 
 
 def mixable(encoder: ContextEncoder) -> tuple[Bools, Ints]:

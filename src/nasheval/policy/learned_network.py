@@ -11,16 +11,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import pairwise
-from math import pi
 from typing import Any, Literal, get_args
 
 import numpy as np
 
 from nasheval.arrays import Floats
 from nasheval.game.regularizers import project
+from nasheval.nuisance.training import Layer, Tensor, initial_layers, last_hidden
 
-Tensor = Any
 Output = Literal["softmax", "sparsemax"]
 OUTPUTS: tuple[Output, ...] = get_args(Output)
 _ROWS = 1 << 12  # contexts at a time: their hidden layers stay in cache
@@ -40,24 +38,15 @@ class Network:
 
     def lotteries(self, x: Floats) -> Floats:
         """Return (n, K) float64 lotteries at contexts x, (n, inputs) float32; rows sum to one."""
-        K = len(self.parameters["lean"])
-        found = np.empty((len(x), K))
-        for start in range(0, len(x), _ROWS):
-            found[start : start + _ROWS] = self._scores(x[start : start + _ROWS])
-        if self.output == "sparsemax":
-            return project(found)
-        weight = np.exp(found - found.max(axis=1, keepdims=True))
-        return np.asarray(weight / weight.sum(axis=1, keepdims=True))
-
-    def _scores(self, x: Floats) -> Floats:
         p = self.parameters
-        if "wave" in p:
-            x = np.sin(x @ p["wave"] + p["phase"])
-        for layer in range(depth(p)):
-            x = x @ p[f"hidden_{layer}"]
-            x += p[f"bias_{layer}"]
-            np.maximum(x, 0.0, out=x)
-        return np.asarray(x @ p["head"] + p["lean"])
+        scores = np.empty((len(x), len(p["lean"])))
+        for start in range(0, len(x), _ROWS):
+            rows = slice(start, start + _ROWS)
+            scores[rows] = last_hidden(x[rows], _layers(p)) @ p["head"] + p["lean"]
+        if self.output == "sparsemax":
+            return project(scores)
+        weight = np.exp(scores - scores.max(axis=1, keepdims=True))
+        return weight / weight.sum(axis=1, keepdims=True)
 
     def to_arrays(self) -> dict[str, Floats]:
         """Return everything as plain arrays, for a file; `from_arrays` is the way back."""
@@ -75,6 +64,11 @@ def depth(parameters: Mapping[str, Any]) -> int:
     return sum(name.startswith("hidden_") for name in parameters)
 
 
+def _layers(p: Mapping[str, Any]) -> list[Layer]:
+    layers: list[Layer] = [(p["wave"], p["phase"], "sin")] if "wave" in p else []
+    return layers + [(p[f"hidden_{layer}"], p[f"bias_{layer}"], "relu") for layer in range(depth(p))]
+
+
 def initial(
     inputs: int, agents: int, hidden: tuple[int, ...], waves: int, spread: float, rng: np.random.Generator
 ) -> dict[str, Floats]:
@@ -85,12 +79,12 @@ def initial(
         waves: number of Fourier features, 0 for none; their phases go over about one turn of a typical context.
         spread: root mean square length of the contexts.
     """
-    p: dict[str, Floats] = {}
-    if waves:
-        p["wave"], p["phase"] = rng.standard_normal((inputs, waves)) / spread, rng.uniform(-pi, pi, waves)
-    for layer, (before, after) in enumerate(pairwise((waves or inputs, *hidden))):
-        p[f"hidden_{layer}"] = rng.standard_normal((before, after)) * np.sqrt(2 / max(before, 1))
-        p[f"bias_{layer}"] = np.zeros(after)
+    widths = (inputs, waves, *hidden) if waves else (inputs, *hidden)
+    names = [("wave", "phase")] * (waves > 0) + [(f"hidden_{layer}", f"bias_{layer}") for layer in range(len(hidden))]
+    drawn = initial_layers(rng, widths, 2**0.5, spread=spread if waves else None)
+    p = {
+        name: values for pair, layer in zip(names, drawn, strict=True) for name, values in zip(pair, layer, strict=True)
+    }
     p["head"], p["lean"] = np.zeros((hidden[-1], agents)), np.zeros(agents)
     return {name: values.astype(np.float32) for name, values in p.items()}
 
@@ -101,9 +95,5 @@ def forward(p: Mapping[str, Tensor], x: Tensor, output: Output) -> Tensor:
 
     from nasheval.game.torch_gap import project as sparsemax
 
-    if "wave" in p:
-        x = torch.sin(torch.addmm(p["phase"], x, p["wave"]))
-    for layer in range(depth(p)):
-        x = torch.relu(torch.addmm(p[f"bias_{layer}"], x, p[f"hidden_{layer}"]))
-    scores = torch.addmm(p["lean"], x, p["head"])
+    scores = torch.addmm(p["lean"], last_hidden(x, _layers(p)), p["head"])
     return sparsemax(scores) if output == "sparsemax" else torch.softmax(scores, -1)

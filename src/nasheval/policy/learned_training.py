@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from math import ceil, cos, pi
-from typing import Any, Literal, get_args
+from math import ceil
+from typing import Literal, get_args
 
 import numpy as np
 
-from nasheval.arrays import Floats, Ints
+from nasheval.arrays import Array, Floats, Ints
 from nasheval.errors import InputError
 from nasheval.game.costs import HardBudget
 from nasheval.game.regularizers import Regularizer
-from nasheval.nuisance.learners import torch_threads
+from nasheval.nuisance.learners import Effort, torch_threads
+from nasheval.nuisance.training import Tensor, one_cycle, spread_of, to_device
 from nasheval.policy.learned_contexts import Games
 from nasheval.policy.learned_network import OUTPUTS, Network, Output, forward, initial
 from nasheval.policy.terms import strengthened
 
-Tensor = Any
 Schedule = Literal["annealed", "constant"]
-Watch = Callable[[int, float], None]  # told an epoch's number and the held-out gap after it
-_STRONG, _WEAK = (
-    10.0,
-    1e-3,
-)  # strengths between which it is annealed: at 10 every agent has a share, payoffs being at most 1
+_STRONG, _WEAK = 10.0, 1e-3  # between which it is annealed: at 10 every agent has a share, payoffs being at most 1
 _ANNEALED = 0.5  # share of the training after which the regulariser is the one that was asked for
 _ROWS = 1 << 14  # contexts evaluated at a time
 
@@ -39,7 +34,7 @@ class Recipe:
         waves: Fourier features before them, 0 for none.
         rate: learning rate of Adam, the highest one of an annealed schedule.
         weight_decay: L2 penalty on all parameters.
-        batch: contexts a step.
+        batch: contexts per step.
         epochs: most passes over the contexts.
         patience: epochs without a new lowest held-out gap after which training ends.
         schedule: "constant", or "annealed": the regulariser starts strong, where equilibria are mixtures and no agent
@@ -75,11 +70,7 @@ class Recipe:
 
     def rate_at(self, progress: float) -> float:
         """Return the learning rate at a share of the whole training."""
-        if self.schedule == "constant":
-            return self.rate
-        if progress < 0.3:
-            return self.rate * (0.04 + 0.96 * (0.5 - 0.5 * cos(pi * progress / 0.3)))
-        return self.rate * (0.5 + 0.5 * cos(pi * (progress - 0.3) / 0.7))
+        return self.rate if self.schedule == "constant" else self.rate * one_cycle(progress)
 
     def omega_at(self, omega: Regularizer, progress: float) -> Regularizer:
         """Return the regulariser at a share of the whole training."""
@@ -108,16 +99,7 @@ class Training:
         return self.gaps[self.epoch - 1]
 
 
-def train(
-    games: Games,
-    omega: Regularizer,
-    recipe: Recipe,
-    *,
-    agents: int,
-    seed: int = 0,
-    device: str = "cpu",
-    watch: Watch = lambda epoch, gap: None,
-) -> tuple[Network, Training]:
+def train(games: Games, omega: Regularizer, recipe: Recipe, *, agents: int, effort: Effort) -> tuple[Network, Training]:
     """Train one network and return it as it was after its best epoch.
 
     Args:
@@ -125,7 +107,7 @@ def train(
         agents: K.
     """
     with torch_threads(1):  # steps are so small that threads wait for each other
-        return _Trainer(games, omega, recipe, agents, np.random.default_rng(seed), device).run(watch)
+        return _Trainer(games, omega, recipe, agents, effort).run()
 
 
 def affordable(pi: Tensor, costs: Tensor, limit: float) -> Tensor:
@@ -146,42 +128,36 @@ def affordable(pi: Tensor, costs: Tensor, limit: float) -> Tensor:
 
 
 class _Trainer:
-    def __init__(
-        self, games: Games, omega: Regularizer, recipe: Recipe, K: int, rng: np.random.Generator, device: str
-    ) -> None:
+    def __init__(self, games: Games, omega: Regularizer, recipe: Recipe, K: int, effort: Effort) -> None:
         import torch
 
-        self.games, self.omega, self.recipe, self.rng = games, omega, recipe, rng
-        self.device = torch.device(device)
+        self.omega, self.recipe, self.rng = omega, recipe, np.random.default_rng(effort.seed)
+        self.device, self.advance = torch.device(effort.device), effort.advance
         self.fit, self.check = np.flatnonzero(~games.held), np.flatnonzero(games.held)
-        spread = max(float(np.sqrt((games.x[self.fit].astype(np.float64) ** 2).sum(1).mean())), 1e-3)
-        start = initial(games.x.shape[1], K, recipe.hidden, recipe.waves, spread, rng)
+        spread = spread_of(games.x[self.fit])
+        start = initial(games.x.shape[1], K, recipe.hidden, recipe.waves, spread, self.rng)
         self.p = {name: self._put(values).requires_grad_() for name, values in start.items()}
         self.x, self.pairs = self._put(games.x), self._put(games.pairs)
         self.place = self._put(_places(K))
         self.optimiser = torch.optim.Adam(self.p.values(), lr=recipe.rate, weight_decay=recipe.weight_decay, fused=True)
 
-    def _put(self, values: Any) -> Tensor:
-        import torch
+    def _put(self, values: Array) -> Tensor:
+        return to_device(values, self.device)
 
-        return torch.from_numpy(np.array(values)).to(self.device)
-
-    def run(self, watch: Watch) -> tuple[Network, Training]:
+    def run(self) -> tuple[Network, Training]:
         gaps: list[float] = []
-        best, kept = 0, self._copy()
-        for epoch in range(1, self.recipe.epochs + 1):
+        best, kept, epochs = 0, self._copy(), self.recipe.epochs
+        annealed = ceil(_ANNEALED * epochs) if self.recipe.schedule == "annealed" else 0
+        for epoch in range(1, epochs + 1):
             self._epoch(epoch)
             gaps.append(self._held_out())
-            watch(epoch, gaps[-1])
+            self.advance(1.0 / epochs)
             if not best or gaps[-1] < gaps[best - 1]:
                 best, kept = epoch, self._copy()
-            waiting = epoch - max(best, ceil(self._annealing() * self.recipe.epochs))
-            if waiting >= self.recipe.patience:
+            if epoch - max(best, annealed) >= self.recipe.patience:
                 break
+        self.advance(1.0 - len(gaps) / epochs)  # what early stopping spared
         return Network(self.recipe.output, kept), Training(self.recipe, tuple(gaps), best)
-
-    def _annealing(self) -> float:
-        return _ANNEALED if self.recipe.schedule == "annealed" else 0.0
 
     def _copy(self) -> dict[str, Floats]:
         return {name: p.detach().cpu().numpy().copy() for name, p in self.p.items()}
@@ -202,8 +178,8 @@ class _Trainer:
         import torch
 
         with torch.no_grad():
-            parts = [self.check[start : start + _ROWS] for start in range(0, len(self.check), _ROWS)]
-            total = sum(float(self._gaps(rows, self.omega).double().sum()) for rows in parts)
+            chunks = [self.check[start : start + _ROWS] for start in range(0, len(self.check), _ROWS)]
+            total = sum(float(self._gaps(rows, self.omega).double().sum()) for rows in chunks)
         return total / len(self.check)
 
     def _gaps(self, rows: Ints, omega: Regularizer) -> Tensor:

@@ -14,7 +14,7 @@ The paper says which steps and parameters, not everything in between. Here:
   equal ones in that of the permutation;
 - a context without a record has no ranking and no say.
 
-Where a context compares few of the agents, most of its ranking is the permutation: with one duel a context, as in an
+Where a context compares few of the agents, most of its ranking is the permutation: with one duel per context, as in an
 arena, the lottery says little.
 """
 
@@ -31,8 +31,9 @@ from scipy.optimize import linprog
 from nasheval.arrays import Bools, Floats, Ints, offsets_of, runs
 from nasheval.errors import ConvergenceError, InputError
 from nasheval.feedback.log import Feedback
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
-from nasheval.policy.rules import Everywhere
+from nasheval.policy.base import Constant
 
 EPSILON = 0.01
 _MOST_AGENTS = 20  # all their sets, 2^20, are counted
@@ -40,30 +41,9 @@ _CELLS = 1 << 22  # numbers held at a time
 _PLAYED = 1e-9  # probability above which a committee is in the lottery
 
 
-@dataclass(frozen=True, eq=False)
-class Leaderboard(Everywhere):
-    """The uniform lottery over the top of a ranking, the same at every context; of those up, the first in the ranking.
-
-    Args:
-        agents: names of the K agents.
-        ranking: their names, best first.
-        winners: how many share the lottery.
-    """
-
-    agents: tuple[str, ...]
-    ranking: tuple[str, ...]
-    winners: int
-
-    def among(self, up: Bools) -> Floats:
-        """Return the lottery (k,) among the k agents that are up, (K,)."""
-        place = np.argsort([self.agents.index(name) for name in self.ranking])[up]
-        top = np.argsort(np.argsort(place)) < self.winners
-        return np.asarray(top / top.sum())
-
-
 @dataclass(frozen=True)
 class PluralisticLeaderboard:
-    """The uniform lottery over the top agents of a pluralistic ranking.
+    """The uniform lottery over the top agents of a pluralistic ranking; of the available ones, the first in it.
 
     Args:
         winners: how many agents share the lottery. Checkpoints go on until so many are ranked, since those that follow
@@ -82,7 +62,7 @@ class PluralisticLeaderboard:
         if not 0 <= self.epsilon < 0.125:
             raise InputError(f"epsilon is {self.epsilon!r}; accepted is 0 or more, below 1/8, where alpha would be 1.")
 
-    def fit(self, stage1: Stage1) -> Leaderboard:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Constant:
         """Return the policy; of Stage 1 only the log is used."""
         log = stage1.log
         if log.n_agents > _MOST_AGENTS:
@@ -95,7 +75,14 @@ class PluralisticLeaderboard:
         if not len(places):
             raise InputError("This log has no records, so no context has a ranking; give some.")
         ranking = pluralistic_ranking(places, order, epsilon=self.epsilon, winners=self.winners)
-        return Leaderboard(log.agents, tuple(log.agents[a] for a in ranking), self.winners)
+        return Constant(log.agents, lambda up: top_of(ranking, up, self.winners))
+
+
+def top_of(ranking: Ints, up: Bools, winners: int) -> Floats:
+    """Return the uniform lottery (k,) over the first of the k available agents, (K,), in a ranking (K,)."""
+    place = np.argsort(ranking)[up]
+    top = np.argsort(np.argsort(place)) < winners
+    return top / top.sum()
 
 
 # -- rankings of the contexts -----------------------------------------------------------------------------------------
@@ -133,7 +120,7 @@ def _completed(log: Feedback, starts: Ints, sizes: Ints) -> Floats:
     met += met.transpose(0, 2, 1).copy()
     lead = np.bincount(of * K + j, weight * said.z[rows], n * K) - np.bincount(of * K + k, weight * said.z[rows], n * K)
     system = np.eye(K) * (1 + met.sum(axis=2))[:, :, None] - met
-    return np.asarray(np.linalg.solve(system, lead.reshape(n, K, 1))[:, :, 0])
+    return np.linalg.solve(system, lead.reshape(n, K, 1))[:, :, 0]
 
 
 # -- committees -------------------------------------------------------------------------------------------------------
@@ -175,7 +162,7 @@ def iterated_rounding(places: Ints, order: Ints, size: int, epsilon: float) -> I
 
 def committees_of(order: Ints, seats: int) -> Ints:
     """Return all committees, (L, seats), in the order of the permutation."""
-    return np.asarray(order[np.array(list(combinations(range(len(order)), seats)))])
+    return order[np.array(list(combinations(range(len(order)), seats)))]
 
 
 def outvoted(places: Ints, committees: Ints) -> Floats:
@@ -186,14 +173,14 @@ def outvoted(places: Ints, committees: Ints) -> Floats:
     """
     n, K = places.shape
     bit = 1 << np.arange(K)
-    found, sought = np.empty((K, len(committees))), bit[committees].sum(axis=1)
+    shares, sought = np.empty((K, len(committees))), bit[committees].sum(axis=1)
     for a in range(K):
         table = np.bincount((places > places[:, [a]]) @ bit, minlength=1 << K)
         for i in range(K):
             halves = table.reshape(-1, 2, 1 << i)  # sets without agent i, and with
             halves[:, 0] += halves[:, 1]
-        found[a] = table[sought]
-    return np.asarray(found / n)
+        shares[a] = table[sought] / n
+    return shares
 
 
 def stable_lottery(b: Floats) -> tuple[Floats, float]:
@@ -205,7 +192,7 @@ def stable_lottery(b: Floats) -> tuple[Floats, float]:
         b: (K, L) the share of contexts that prefer each agent to each committee.
     """
     K, L = b.shape
-    found = linprog(
+    program = linprog(
         np.r_[np.zeros(L), 1.0],
         A_ub=np.c_[b, -np.ones(K)],
         b_ub=np.zeros(K),
@@ -213,9 +200,9 @@ def stable_lottery(b: Floats) -> tuple[Floats, float]:
         b_eq=[1.0],
         method="highs",
     )
-    if found.status != 0:
-        raise ConvergenceError(f"HiGHS could not find a stable lottery: {found.message} Please report it.")
-    return found.x[:L], float(found.fun)
+    if program.status != 0:
+        raise ConvergenceError(f"HiGHS could not find a stable lottery: {program.message} Please report it.")
+    return program.x[:L], float(program.fun)
 
 
 def satisfied(places: Ints, committees: Ints, lottery: Floats, threshold: float) -> Bools:
@@ -227,7 +214,7 @@ def satisfied(places: Ints, committees: Ints, lottery: Floats, threshold: float)
     """
     best = _best_places(places, committees)
     weight = np.stack([(best[:, [c]] <= best) @ lottery for c in range(len(committees))], axis=1)
-    return np.asarray(weight >= threshold - _PLAYED)
+    return weight >= threshold - _PLAYED
 
 
 def _best_places(places: Ints, committees: Ints) -> Ints:

@@ -8,43 +8,17 @@ import numpy as np
 from scipy.optimize import linprog
 from scipy.sparse import block_array, coo_array, csr_array, eye_array, kron
 
-from nasheval.arrays import Bools, Floats, Ints, readonly
+from nasheval.arrays import Floats, Ints
 from nasheval.contexts.values import levels_of
 from nasheval.errors import ConvergenceError, InputError
 from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.log import Feedback
+from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
-from nasheval.policy.rules import Everywhere
+from nasheval.policy.base import Constant
 
 DELTA = 0.05  # of the primary radius
 _MOST_GROUPS = 200
-
-
-@dataclass(frozen=True, eq=False)
-class RobustLottery(Everywhere):
-    """The robust lottery, the same at every context; solved again among the agents that are up.
-
-    Args:
-        agents: names of the K agents.
-        groups: names of the G groups.
-        matrices: (G, K, K) pooled margins of each group; a pair that never met there is a tie.
-        weights: (G,) share of each group in the contexts.
-        radius: tau, in total variation.
-    """
-
-    agents: tuple[str, ...]
-    groups: tuple[str, ...]
-    matrices: Floats
-    weights: Floats
-    radius: float
-
-    def among(self, up: Bools) -> Floats:
-        """Return the robust lottery (k,) among the k agents that are up, (K,)."""
-        return robust_lottery(self.matrices[:, up][:, :, up], self.weights, self.radius)[0]
-
-    def worst_case(self) -> float:
-        """Return what the lottery of all agents earns at least, whatever the opponent and the mixture of groups."""
-        return robust_lottery(self.matrices, self.weights, self.radius)[1]
 
 
 @dataclass(frozen=True)
@@ -69,14 +43,14 @@ class RobustMaximalLottery:
         if not 0 < self.delta < 1:
             raise InputError(f"delta is {self.delta!r}; accepted is a number between 0 and 1, such as {DELTA}.")
 
-    def fit(self, stage1: Stage1) -> RobustLottery:
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Constant:
         """Return the policy; of Stage 1 only the log is used. Contexts without a record count for nothing."""
         log = stage1.log
-        code, names = _groups(log, self.groups)
+        code, names = groups_of(log, self.groups)
         size = np.bincount(code[code >= 0], minlength=len(names))
         radius = primary_radius(len(names), int(size.sum()), self.delta) if self.radius is None else self.radius
-        weights = readonly(size / size.sum())
-        return RobustLottery(log.agents, names, group_margins(log, code, len(names)), weights, float(radius))
+        margins, weights = group_margins(log, code, len(names)), size / size.sum()
+        return Constant(log.agents, lambda up: robust_lottery(margins[:, up][:, :, up], weights, radius)[0])
 
 
 def primary_radius(n_groups: int, n: int, delta: float = DELTA) -> float:
@@ -92,7 +66,7 @@ def group_margins(log: Feedback, code: Ints, n_groups: int) -> Floats:
     total = np.bincount(cell, weight, n_groups * K * K)
     upper = np.divide(np.bincount(cell, weight * verdicts.z, len(total)), total, out=total, where=total > 0)
     upper = upper.reshape(n_groups, K, K)
-    return readonly(upper - upper.transpose(0, 2, 1))
+    return upper - upper.transpose(0, 2, 1)
 
 
 def robust_lottery(matrices: Floats, weights: Floats, radius: float) -> tuple[Floats, float]:
@@ -124,7 +98,7 @@ def robust_lottery(matrices: Floats, weights: Floats, radius: float) -> tuple[Fl
     size = unequal.shape[1]
     free, positive = [(None, None)], [(0, None)]
     total = csr_array((np.ones(K), (np.zeros(K, int), np.arange(K))), shape=(1, size))
-    found = linprog(
+    program = linprog(
         -np.eye(size)[-1],
         A_ub=unequal,
         b_ub=np.zeros(unequal.shape[0]),
@@ -133,13 +107,13 @@ def robust_lottery(matrices: Floats, weights: Floats, radius: float) -> tuple[Fl
         bounds=positive * K + free * (G * K + K) + positive * K + free,
         method="highs",
     )
-    if found.status != 0:
-        raise ConvergenceError(f"HiGHS could not solve the robust lottery: {found.message} Please report it.")
-    pi = np.maximum(found.x[:K], 0.0)
-    return pi / pi.sum(), -float(found.fun)
+    if program.status != 0:
+        raise ConvergenceError(f"HiGHS could not solve the robust lottery: {program.message} Please report it.")
+    pi = np.maximum(program.x[:K], 0.0)
+    return pi / pi.sum(), -float(program.fun)
 
 
-def _groups(log: Feedback, column: str) -> tuple[Ints, tuple[str, ...]]:
+def groups_of(log: Feedback, column: str) -> tuple[Ints, tuple[str, ...]]:
     """Number the values of a context column that contexts with a record have; -1 at other contexts."""
     if column not in log.contexts.column_names:
         raise InputError(f"groups is {column!r}, no context column; this log has {column_list(log.contexts)}.")
@@ -153,6 +127,6 @@ def _groups(log: Feedback, column: str) -> tuple[Ints, tuple[str, ...]]:
             f"The column {column!r} has {len(kept):,} values at contexts with a record; accepted are 1 to "
             f"{_MOST_GROUPS} groups. Give a column of few values, or one cut into intervals."
         )
-    found = np.full(log.n_contexts, -1)
-    found[asked] = number
-    return found, tuple(names[g] for g in kept)
+    group = np.full(log.n_contexts, -1)
+    group[asked] = number
+    return group, tuple(names[g] for g in kept)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -17,9 +17,9 @@ from nasheval.errors import InputError
 from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget
 from nasheval.game.gaps import composed
 from nasheval.game.regularizers import L2, Entropy, Regularizer
-from nasheval.policy.rules import costs_in_order
 
-# {agent: cost}, or {agent: the context column that holds its cost}, or costs in the order of the agents.
+Costs: TypeAlias = "Mapping[str, float] | ArrayLike"  # {agent: cost}, or costs in the order of the agents
+# The same, or {agent: the context column that holds its cost}.
 AnyCosts: TypeAlias = "Mapping[str, float | str] | ArrayLike"
 
 
@@ -50,10 +50,10 @@ class Terms:
             return costs_in_order(self.costs, agents)  # type: ignore[arg-type]  # no strings are left in it
         fixed = costs_in_order({a: 0.0 if a in columns else float(c) for a, c in named.items()}, agents)
         table = as_table(contexts)
-        found = np.tile(fixed, (table.num_rows, 1))
+        costs = np.tile(fixed, (table.num_rows, 1))
         for agent, column in columns.items():
-            found[:, agents.index(agent)] = _column(table, agent, column)
-        return found
+            costs[:, agents.index(agent)] = _column(table, agent, column)
+        return costs
 
     def omega(self, costs: Floats | None, n: int, K: int) -> Regularizer:
         """Return the regulariser of n games of K agents, with costs as `costs_at` gives them."""
@@ -68,9 +68,27 @@ def strengthened(omega: Regularizer, strength: float) -> Regularizer:
         case Entropy():
             return replace(omega, tau=max(omega.tau, strength))
         case LinearCost() | ConvexCost() | HardBudget():
-            changed: Any = replace(omega, base=strengthened(omega.base, strength))
-            return changed  # type: ignore[no-any-return]
+            return replace(omega, base=strengthened(omega.base, strength))
     return omega
+
+
+def costs_in_order(costs: Costs, agents: tuple[str, ...]) -> Floats:
+    """Return the cost of each agent, (K,), from {agent: cost} or costs in the order of the agents."""
+    if isinstance(costs, Mapping):
+        unknown, missing = [a for a in costs if a not in agents], [a for a in agents if a not in costs]
+        if unknown or missing:
+            wrong = f"names {unknown[0]!r}, no agent" if unknown else f"has none for {missing[0]!r}"
+            raise InputError(f"costs {wrong}; give one for each of {', '.join(agents)}.")
+        costs = [costs[agent] for agent in agents]
+    try:
+        each = np.asarray(costs, np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"costs holds something that is not a number: {costs!r}.") from None
+    if each.shape != (len(agents),) or not np.isfinite(each).all():
+        raise InputError(
+            f"costs has shape {each.shape}; accepted is one finite number for each of {len(agents)} agents."
+        )
+    return each
 
 
 def _column(table: pa.Table, agent: str, column: str) -> Floats:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -153,17 +152,11 @@ class _Work:
         if all(isinstance(policy, Policy) for policy in policies.values()):
             return dict(policies)
         stage1 = self.stage1(train) if isinstance(train, Feedback) else train
+        effort = self.effort.share(0.0)  # the bar is that of the nuisances
         return {
-            name: policy if isinstance(policy, Policy) else self._fit(policy, stage1)
+            name: policy if isinstance(policy, Policy) else policy.fit(stage1, effort)
             for name, policy in policies.items()
         }
-
-    def _fit(self, learner: Any, stage1: Stage1 | None) -> Policy:
-        """Fit one policy; those that take long take an effort."""
-        takes = "effort" in signature(learner.fit).parameters
-        effort = self.effort.share(0.0)  # the bar is that of the nuisances
-        fitted: Policy = learner.fit(stage1, effort=effort) if takes else learner.fit(stage1)
-        return fitted
 
 
 def lotteries_of(name: str, policy: Policy, log: Feedback) -> Floats:

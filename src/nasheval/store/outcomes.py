@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
@@ -19,8 +19,7 @@ from nasheval.nuisance.trees import TreeModels
 from nasheval.nuisance.tuning import Tuned, TunedModels
 from nasheval.nuisance.voters import VoterModels
 from nasheval.nuisance.voters_network import Shape
-from nasheval.nuisance.voters_probes import probes_of
-from nasheval.nuisance.voters_records import Question, questions_of
+from nasheval.nuisance.voters_records import Question, question_rows, questions_of
 from nasheval.store.boosters import models_of, models_text
 from nasheval.store.folder import Files
 from nasheval.store.settings import decode, encode, unsavable
@@ -138,20 +137,19 @@ def _voters(arrays: dict[str, Array], frame: Frame) -> VoterModels:
     counts = arrays["n_voters"]
     if not ((counts >= 1) & (counts <= shape.voters)).all():
         raise ValueError("a fold has more voters than the model, or none")
-    models = VoterModels.from_arrays(arrays, probes_of(frame.log, questions))
-    return replace(models, menus=frame.log.menus, questions=tuple(questions))
+    return VoterModels.from_arrays(arrays, frame.log)
 
 
 def _shape_of(sizes: Array | None, frame: Frame, questions: list[Question]) -> Shape:
     whole = sizes is not None and sizes.dtype == np.int64 and sizes.ndim == 1
     if sizes is None or not whole or len(sizes) < 6 or sizes.min() < 0 or sizes.max() > 1e6:
         raise ValueError("the array 'shape' is missing or is no shape of a network")
-    inputs, agents, voters, ties, by_context, *hidden = sizes.tolist()
-    shape = Shape(inputs, agents, voters, tuple(hidden), ties, bool(by_context))
+    inputs, agents, voters, ties, unused, *hidden = sizes.tolist()
+    shape = Shape(inputs, agents, voters, tuple(hidden), ties)
     wanted = max((question.tie + question.n_tie for question in questions), default=0)
     if (inputs, agents, ties) != (frame.X.network.shape[1], frame.log.n_agents, wanted):
         raise ValueError(f"the network has {inputs} features, {agents} agents and {ties} ties, unlike the log")
-    if voters < 1 or min(hidden) < 1 or by_context > 1:
+    if voters < 1 or min(hidden) < 1 or unused:
         raise ValueError("the array 'shape' is no shape of a network")
     return shape
 
@@ -181,9 +179,8 @@ def _voters_layout(arrays: Mapping[str, Array], shape: Shape, frame: Frame, ques
 
 def _require_same_log(arrays: Mapping[str, Array], frame: Frame, questions: list[Question]) -> None:
     menus = frame.log.menus
-    asked = np.array([[q.size, q.form, int(q.kind), q.tie, q.n_tie] for q in questions], np.int64).reshape(-1, 5)
     both = (("menu_offsets", menus.offsets), ("menu_agents", menus.agent), ("menu_forms", menus.form))
-    for name, values in (*both, ("questions", asked)):
+    for name, values in (*both, ("questions", question_rows(questions))):
         if not np.array_equal(arrays[name], values):
             raise ValueError(f"the array {name!r} does not fit the log in evidence.parquet")
 

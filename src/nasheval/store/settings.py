@@ -37,6 +37,11 @@ _LISTED = (
 )  # fmt: skip
 _FORMER = {"PrintedPropensity": TreePropensity, "TreeMultinomial": TreePropensity}  # names in files of older versions
 TYPES: Mapping[str, Any] = {kind.__name__: kind for kind in _LISTED} | _FORMER
+# Settings that older versions wrote and that are gone, with the only value at which a model still means the same.
+_REMOVED: Mapping[str, Mapping[str, Any]] = {
+    "Voters": {"context_weights": False, "dropout": 0.0},
+    "Marginal": {"by": None, "prior": 20.0},
+}
 TAG = "is"  # the key that says what an object stands for
 _NOT_FINITE = ("inf", "-inf", "nan")
 
@@ -111,7 +116,9 @@ def decode(value: Any, *, finite: bool = True) -> Any:
     if kind in ("tuple", "frozenset", "array", "mapping") and list(rest) == ["items"] and type(rest["items"]) is list:
         return _container(kind, decode(rest["items"], finite=finite))
     if isinstance(kind, str) and kind in TYPES:
-        return TYPES[kind](**{name: decode(item, finite=finite) for name, item in rest.items()})
+        gone = _REMOVED.get(kind, {})
+        kept = {name: item for name, item in rest.items() if name not in gone or item != gone[name]}
+        return TYPES[kind](**{name: decode(item, finite=finite) for name, item in kept.items()})
     raise ValueError(f"a setting of the unknown kind {kind!r:.60}")
 
 

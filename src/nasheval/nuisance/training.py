@@ -1,0 +1,93 @@
+"""What the two networks of this package share: that of latent voters and that of learned policies.
+
+Both read a context through Fourier features and dense layers. Parameters are plain arrays, the same for PyTorch, which
+trains them, and for NumPy, which answers with them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from itertools import pairwise
+from math import cos, pi
+from typing import Any, Literal
+
+import numpy as np
+
+from nasheval.arrays import Array, Floats
+
+Tensor = Any  # torch is imported by those who call, never by importing this module
+Activation = Literal["sin", "relu", "silu"]
+# Weights (before, after), biases (after,), both with a leading axis of models or none, and the activation that follows.
+Layer = tuple[Any, Any, Activation]
+_RISE = 0.3  # share of the training over which the learning rate rises
+
+
+def to_device(values: Array, device: Any) -> Tensor:
+    """Return a copy of an array as a tensor on a device."""
+    import torch
+
+    return torch.from_numpy(np.array(values)).to(device)
+
+
+def one_cycle(progress: float) -> float:
+    """Return the learning rate at a share of the whole training, over the highest one: up, then down to nothing."""
+    if progress < _RISE:
+        return 0.04 + 0.96 * (0.5 - 0.5 * cos(pi * progress / _RISE))
+    return 0.5 + 0.5 * cos(pi * (progress - _RISE) / (1 - _RISE))
+
+
+def spread_of(x: Floats, relevance: Floats | float = 1.0) -> float:
+    """Return the root mean square length of contexts x, (n, inputs), each input multiplied by its relevance.
+
+    It is at least 0.001, and 1 without contexts: Fourier features divide by it.
+    """
+    square = (x.astype(np.float64) ** 2).mean(axis=0) @ np.broadcast_to(relevance, x.shape[1]) ** 2 if len(x) else 1.0
+    return max(float(np.sqrt(square)), 1e-3)
+
+
+def initial_layers(
+    rng: np.random.Generator, widths: Iterable[int], gain: float, *, spread: float | None
+) -> list[tuple[Floats, Floats]]:
+    """Draw weights (before, after) and biases (after,) to start from, one layer for each step between the widths.
+
+    Args:
+        gain: standard deviation of the weights, times the root of the inputs.
+        spread: of the contexts (`spread_of`), where the first layer draws Fourier features: sin(x weights + biases),
+            with phases over about one turn of a typical context. None: it is like the others.
+    """
+    layers: list[tuple[Floats, Floats]] = []
+    for before, after in pairwise(widths):
+        if not layers and spread is not None:
+            weights = rng.standard_normal((before, after)) / spread
+            layers.append((weights, rng.uniform(-pi, pi, after)))
+        else:
+            weights = rng.standard_normal((before, after)) * (gain / np.sqrt(max(before, 1)))
+            layers.append((weights, np.zeros(after)))
+    return layers
+
+
+def last_hidden(x: Any, layers: Iterable[Layer]) -> Any:
+    """Return the last hidden layer, (..., n, width), at contexts x, (..., n, inputs), in NumPy or PyTorch, as x is."""
+    step = _in_numpy if isinstance(x, np.ndarray) else _in_torch
+    for weights, biases, activation in layers:
+        x = step(x, weights, biases, activation)
+    return x
+
+
+def _in_numpy(x: Floats, weights: Floats, biases: Floats, activation: Activation) -> Floats:
+    z = x @ weights
+    z += biases
+    match activation:
+        case "sin":
+            return np.sin(z, out=z)
+        case "relu":
+            return np.maximum(z, 0.0, out=z)
+        case "silu":
+            return z * (0.5 + 0.5 * np.tanh(0.5 * z))
+
+
+def _in_torch(x: Tensor, weights: Tensor, biases: Tensor, activation: Activation) -> Tensor:
+    import torch
+
+    z = (torch.baddbmm if x.dim() == 3 else torch.addmm)(biases, x, weights)
+    return torch.nn.functional.silu(z) if activation == "silu" else getattr(torch, activation)(z)
