@@ -59,7 +59,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         regularizer: of the game: L2(rho) or Entropy(tau).
         costs: {agent: cost}, or {agent: context column that holds it}, in your units.
         cost_weight: weight of costs scaled to [0, 1].
-        budget: hard expected cost a context, in your units; or a SoftBudget.
+        budget: hard expected cost per context, in your units; or a SoftBudget.
         policy: "exact" (solve the estimated game) or "learned" (a network trained with the gap loss), or a learner.
         strength: of the correction in "corrected", for all pairs, from 0 (the plug-in) to 1 (all of it, so that A(x)
             is Neyman orthogonal); None: one per pair, chosen on held-out folds.
@@ -234,7 +234,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         seed: int | None = None,
         **preferences: Any,
     ) -> list[str]:
-        """Return one agent a context, by name.
+        """Return one agent per context, by name.
 
         Args:
             utility: callable(agent, context) that picks inside the winner set; None: the most probable agent.
@@ -330,9 +330,9 @@ def load(path: Any) -> NashEval:
     return load_folder(path, NashEval)
 
 
-def as_feedback(given: Any) -> Feedback:
+def as_feedback(log: Any) -> Feedback:
     """Return a log: a Feedback as it is, a path or a DataFrame read as votes."""
-    return given if isinstance(given, Feedback) else read_votes(given)
+    return log if isinstance(log, Feedback) else read_votes(log)
 
 
 def chosen_device(device: Device) -> str:
@@ -343,10 +343,10 @@ def chosen_device(device: Device) -> str:
         return device
     import torch
 
-    found = torch.cuda.is_available()
-    if device == "cuda" and not found:
+    available = torch.cuda.is_available()
+    if device == "cuda" and not available:
         raise InputError("device is 'cuda', but PyTorch sees no such device here; use 'cpu' or 'auto'.")
-    return "cuda" if found else "cpu"
+    return "cuda" if available else "cpu"
 
 
 def one_row(context: object) -> Any:

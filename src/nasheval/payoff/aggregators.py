@@ -154,13 +154,13 @@ def _checked(weights: Any) -> Weights:
             f"weights is {type(weights).__name__}; accepted is a mapping such as {{('a', 'b', 'c'): 2.0}}, "
             "or a function of a menu (a frozenset of agent names)."
         )
-    found: dict[MenuNames, float] = {}
+    checked: dict[MenuNames, float] = {}
     for menu, weight in weights.items():
         names = _menu_names(menu)
-        if names in found:
+        if names in checked:
             raise InputError(f"weights names the menu {sorted(names)} twice; give each menu one weight.")
-        found[names] = checked_weight(weight, names)
-    return found
+        checked[names] = checked_weight(weight, names)
+    return checked
 
 
 def _menu_names(menu: Any) -> MenuNames:

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, Protocol, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -44,7 +44,7 @@ _LEAST = 0.05  # 1 - margin^2 that slopes of the bridge are taken at; below, a v
 _RIDGE = 1e-6  # of the scores, in votes of the rarest pair
 
 
-_Number = TypeVar("_Number", bound=np.number[Any])
+_Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
 class Bridge(Protocol):
@@ -244,8 +244,11 @@ def weakest_link(strength: Floats) -> Floats:
     return widest
 
 
-def pair_matrix(pairs: npt.NDArray[_Number], n_agents: int) -> npt.NDArray[_Number]:
-    """Return the symmetric (K, K) matrix of numbers of pairs, (n_pairs,)."""
-    matrix, (j, k) = np.zeros((n_agents, n_agents), pairs.dtype), np.triu_indices(n_agents, 1)
-    matrix[j, k] = matrix[k, j] = pairs
+def pair_matrix(
+    upper: npt.NDArray[_Scalar], size: int, lower: npt.NDArray[_Scalar] | None = None
+) -> npt.NDArray[_Scalar]:
+    """Return the (size, size) matrix of values of pairs (j, k) and (k, j), j < k, (n_pairs,) each; None: the same."""
+    matrix, (j, k) = np.zeros((size, size), upper.dtype), np.triu_indices(size, 1)
+    matrix[j, k], matrix[k, j] = upper, upper if lower is None else lower
+    matrix[matrix == 0] = 0  # no negative zeros
     return matrix

@@ -52,14 +52,14 @@ def signs(z: Floats, draws: Floats, confidence: float) -> Ints:
     error = 1 - confidence
     reach = np.quantile(np.abs(draws).max(axis=1), 1 - error / 10)
     away = np.maximum(np.abs(z) - reach, 0)
-    found = np.where(away > 0, np.sign(z), 0)
+    sign = np.where(away > 0, np.sign(z), 0)
     while True:
-        misleading = np.where(found == 0, np.abs(draws), -found * draws - away)
+        misleading = np.where(sign == 0, np.abs(draws), -sign * draws - away)
         critical = np.quantile(misleading.max(axis=1), 1 - 0.9 * error)
-        more = np.where((found == 0) & (np.abs(z) > critical), np.sign(z), found)
-        if (more == found).all():
-            return found.astype(np.int8)
-        found = more
+        more = np.where((sign == 0) & (np.abs(z) > critical), np.sign(z), sign)
+        if (more == sign).all():
+            return sign.astype(np.int8)
+        sign = more
 
 
 def find_cycles(beats: Bools, longest: int = 6) -> list[tuple[int, ...]]:
@@ -98,12 +98,12 @@ def _chordless(beats: Bools, longest: int) -> Iterator[tuple[int, ...]]:
 
 
 def as_cycles(
-    found: list[tuple[int, ...]], agents: tuple[str, ...], margin: Floats, error: Floats
+    cycles: list[tuple[int, ...]], agents: tuple[str, ...], margin: Floats, error: Floats
 ) -> tuple[Cycle, ...]:
     """Name the agents of cycles, the clearest (largest smallest margin over its error) first."""
 
     def edges(values: Floats, cycle: tuple[int, ...]) -> tuple[float, ...]:
         return tuple(float(values[a, b]) for a, b in zip(cycle, (*cycle[1:], cycle[0]), strict=True))
 
-    named = [Cycle(tuple(agents[a] for a in c), edges(margin, c), edges(error, c)) for c in found]
+    named = [Cycle(tuple(agents[a] for a in c), edges(margin, c), edges(error, c)) for c in cycles]
     return tuple(sorted(named, key=lambda c: -min(m / max(e, _TINY) for m, e in zip(c.margins, c.errors, strict=True))))

@@ -81,8 +81,7 @@ class GroupPayoff:
     @cached_property
     def error(self) -> Floats:
         """(K, K) standard errors; infinite where the votes cannot tell."""
-        found = np.where(self._known, self.moments.error, np.inf)
-        return self._matrix(found, found)
+        return self._matrix(np.where(self._known, self.moments.error, np.inf))
 
     @cached_property
     def status(self) -> Ints:
@@ -128,12 +127,12 @@ class GroupPayoff:
 
     def critical(self, confidence: float) -> float:
         """Return the quantile of the largest studentised |mean - truth| over seen pairs, on the normal scale."""
-        return critical_value([self.moments], confidence, self.seed, only=self._told)
+        return critical_value([self.moments], confidence, self.seed, only=self._seen)
 
     def _critical(self, confidence: float) -> Floats:
         """Return (n_pairs,) critical values: seen pairs hold together, bridged ones together with all pairs."""
         critical = np.full(len(self._known), self.critical(confidence))
-        bridged = self._known & ~self._told
+        bridged = self._known & ~self._seen
         if bridged.any():
             critical[bridged] = critical_value([self.moments], confidence, self.seed)
         return critical
@@ -144,7 +143,7 @@ class GroupPayoff:
         return known_means(self.moments)
 
     @cached_property
-    def _told(self) -> Bools:
+    def _seen(self) -> Bools:
         """(n_pairs,) the known pairs that the votes of the group themselves tell of."""
         return np.asarray(self._known & (self.moments.status == SEEN))
 
@@ -178,11 +177,11 @@ class GroupPayoff:
             confidence: None: that of the group.
         """
         level = self.confidence if confidence is None else checked_level(confidence)
-        sign, told, moments = np.zeros(len(self._known)), self._told, self.moments
+        sign, seen, moments = np.zeros(len(self._known)), self._seen, self.moments
         least = np.sign(moments.mean) * np.maximum(np.abs(moments.mean) - moments.bias, 0.0)
-        scale = normal_scale(least[told] / moments.error[told], moments.freedom[told])
-        draws = studentised_draws(moments, _SIGN_DRAWS, np.random.default_rng(self.seed), only=told)
-        sign[told] = signs(scale, draws, level)
+        scale = normal_scale(least[seen] / moments.error[seen], moments.freedom[seen])
+        draws = studentised_draws(moments, _SIGN_DRAWS, np.random.default_rng(self.seed), only=seen)
+        sign[seen] = signs(scale, draws, level)
         return self._matrix(sign, -sign) > 0
 
     def cycles(self, confidence: float | None = None, *, longest: int = 6) -> tuple[Cycle, ...]:
@@ -199,10 +198,8 @@ class GroupPayoff:
         """What a reader should know before trusting the intervals."""
         return tuple(group_notes(self))
 
-    def _matrix(self, upper: Floats, lower: Floats) -> Floats:
-        found, (j, k) = np.zeros((len(self.agents), len(self.agents))), np.triu_indices(len(self.agents), 1)
-        found[j, k], found[k, j] = upper + 0.0, lower + 0.0  # no negative zeros
-        return found
+    def _matrix(self, upper: Floats, lower: Floats | None = None) -> Floats:
+        return pair_matrix(upper, len(self.agents), lower)
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON; an infinite standard error is None."""

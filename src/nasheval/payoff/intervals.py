@@ -73,8 +73,8 @@ def half_widths(moments: Moments, c: Floats | float) -> Floats:
 
 def student(c: Floats, freedom: Floats) -> Floats:
     """Return values of Student's t at the level of normal ones, (..., means) and (means,)."""
-    found = t.isf(norm.sf(np.abs(c)), np.broadcast_to(np.minimum(freedom, 1e6), c.shape))
-    return np.asarray(np.sign(c) * found)
+    quantile = t.isf(norm.sf(np.abs(c)), np.broadcast_to(np.minimum(freedom, 1e6), c.shape))
+    return np.asarray(np.sign(c) * quantile)
 
 
 def normal_scale(ratio: Floats, freedom: Floats) -> Floats:

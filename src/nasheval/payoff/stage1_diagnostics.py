@@ -1,4 +1,4 @@
-"""What Stage 1 found out about itself: the nuisances, the second stage, and where debiasing moved the payoffs."""
+"""What Stage 1 knows of itself: the nuisances, the second stage, and where debiasing moved the payoffs."""
 
 from __future__ import annotations
 
@@ -108,23 +108,25 @@ class Stage1Diagnostics:
     @property
     def n_significant(self) -> int:
         """How many moves are significant."""
-        return sum(int((np.abs(part.z) > self.critical).sum()) for part in self.moves)
+        return sum(int((np.abs(groups.z) > self.critical).sum()) for groups in self.moves)
 
     def largest(self, most: int = _SHOWN) -> tuple[Move, ...]:
         """Return the moves furthest from zero by their standard errors, signed so that the move is positive."""
-        z = np.concatenate([np.abs(part.z).ravel() for part in self.moves])
+        z = np.concatenate([np.abs(groups.z).ravel() for groups in self.moves])
         order = np.argsort(-z, kind="stable")[:most]
-        starts = np.cumsum([0, *(part.z.size for part in self.moves)])
+        starts = np.cumsum([0, *(groups.z.size for groups in self.moves)])
         place = np.searchsorted(starts, order, side="right") - 1
         return tuple(self._move(self.moves[p], int(cell - starts[p])) for p, cell in zip(place, order, strict=True))
 
-    def _move(self, part: GroupMoves, cell: int) -> Move:
-        group, pair = divmod(cell, part.z.shape[1])
+    def _move(self, groups: GroupMoves, cell: int) -> Move:
+        group, pair = divmod(cell, groups.z.shape[1])
         names = [self.agents[side[pair]] for side in np.triu_indices(len(self.agents), 1)]
-        move = float(part.move[group, pair])
+        move = float(groups.move[group, pair])
         first, second = names if move >= 0 else names[::-1]
-        clear = bool(abs(part.z[group, pair]) > self.critical)
-        return Move(part.column, part.groups[group], first, second, abs(move), float(part.error[group, pair]), clear)
+        clear = bool(abs(groups.z[group, pair]) > self.critical)
+        return Move(
+            groups.column, groups.groups[group], first, second, abs(move), float(groups.error[group, pair]), clear
+        )
 
     def warnings(self) -> list[str]:
         """Say in words what a reader should know before trusting an estimate."""
@@ -164,7 +166,7 @@ class Stage1Diagnostics:
             "bridged": self._pairs(BRIDGED),
             "unknown": self._pairs(UNKNOWN),
             "unseen": self.unseen,
-            "columns": [part.column for part in self.moves if part.column],
+            "columns": [groups.column for groups in self.moves if groups.column],
             "significant_moves": self.n_significant,
             "moves": [_finite(asdict(move)) for move in self.largest(_TOLD)],
             "warnings": self.warnings(),

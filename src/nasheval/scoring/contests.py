@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 from scipy.special import rel_entr
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Bools, Floats
+from nasheval.feedback.groups import Groups
 from nasheval.notes import once
+from nasheval.payoff.bridging import pair_matrix
 from nasheval.payoff.clusters import FEW, Cluster, Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.intervals import critical_value, half_widths, known_means
 from nasheval.payoff.pseudo import PseudoOutcomes
@@ -169,16 +171,11 @@ class Arena:
         """Predict once what every value needs."""
         return Arena(pseudo, tuple(policies), lotteries, *responses(pseudo, lotteries))
 
-    def contests(self, code: Ints, names: Sequence[str], how: Inference) -> list[Contest]:
-        """Return the contest of each group of contexts, their intervals holding for all groups together.
-
-        Args:
-            code: (n_contexts,) the group of each context, -1 for none.
-            names: of the groups.
-        """
+    def contests(self, groups: Groups, how: Inference) -> list[Contest]:
+        """Return the contest of each group of contexts, their intervals holding for all groups together."""
 
         def over(values: Contrasts) -> list[_Means]:
-            return _means(values, code, len(names), how)
+            return _means(values, groups, how)
 
         added = [None] * len(self.policies) if self.bridged is None else self.bridged
         each = zip(self.lotteries, self.response, added, strict=True)
@@ -188,12 +185,12 @@ class Arena:
             if len(self.policies) > 1
             else [_nothing(one) for one in single[0]]
         )
-        return [self._contest(name, pairs[g], [one[g] for one in single]) for g, name in enumerate(names)]
+        return [self._contest(name, pairs[g], [one[g] for one in single]) for g, name in enumerate(groups.names)]
 
     def _contest(self, name: str, pairs: _Means, single: list[_Means]) -> Contest:
         P, moments = len(self.policies), pairs.moments
         stacked = {
-            part: np.stack([getattr(one, part) for one in single]) for part in ("mean", "error", "lower", "upper")
+            name: np.stack([getattr(one, name) for one in single]) for name in ("mean", "error", "lower", "upper")
         }
         return Contest(
             name=name,
@@ -202,12 +199,12 @@ class Arena:
             n_contexts=moments.n_contexts,
             n_clusters=moments.n_clusters,
             cluster=moments.cluster,
-            value=_matrix(P, pairs.mean, -pairs.mean),
-            error=_matrix(P, pairs.error, pairs.error),
-            lower=_matrix(P, pairs.lower, -pairs.upper),
-            upper=_matrix(P, pairs.upper, -pairs.lower),
-            effective=_matrix(P, moments.effective, moments.effective),
-            untold=_matrix(P, pairs.untold, pairs.untold),
+            value=pair_matrix(pairs.mean, P, -pairs.mean),
+            error=pair_matrix(pairs.error, P),
+            lower=pair_matrix(pairs.lower, P, -pairs.upper),
+            upper=pair_matrix(pairs.upper, P, -pairs.lower),
+            effective=pair_matrix(moments.effective, P),
+            untold=pair_matrix(pairs.untold, P),
             against=stacked["mean"],
             against_error=stacked["error"],
             against_lower=stacked["lower"],
@@ -228,13 +225,13 @@ class _Means:
     untold: Floats
 
 
-def _means(values: Contrasts, code: Ints, n_groups: int, how: Inference) -> list[_Means]:
-    inside = [values.estimand.used & (code == g) for g in range(n_groups)]
+def _means(values: Contrasts, groups: Groups, how: Inference) -> list[_Means]:
+    inside = [values.estimand.used & (groups.code == g) for g in range(len(groups))]
     stakes = [values.reach[rows].mean(axis=0) for rows in inside]
-    moments = group_moments(values.estimand, code, n_groups, how.cluster, how.voters)
+    moments = group_moments(values.estimand, groups.code, len(groups), how.cluster, how.voters)
     family = [each.floored(np.maximum(stake, _SAME)) for each, stake in zip(moments, stakes, strict=True)]
     c = critical_value(family, how.confidence, how.seed)
-    slack = (1 - how.confidence) * _SLACK / max(1, n_groups * values.estimand.n_columns)
+    slack = (1 - how.confidence) * _SLACK / max(1, len(groups) * values.estimand.n_columns)
     return [_of_group(values, rows, each, c, slack) for rows, each in zip(inside, family, strict=True)]
 
 
@@ -278,9 +275,3 @@ def _nothing(one: _Means) -> _Means:
     empty: dict[str, Any] = dict.fromkeys(("mean", "effective", "freedom", "votes", "status", "bias"), none)
     moments = replace(one.moments, **empty, covariance=np.zeros((0, 0)))
     return _Means(moments, none, none, none, none, none)
-
-
-def _matrix(size: int, upper: Floats, lower: Floats) -> Floats:
-    found, (a, b) = np.zeros((size, size)), np.triu_indices(size, 1)
-    found[a, b], found[b, a] = upper + 0.0, lower + 0.0  # no negative zeros
-    return found

@@ -14,6 +14,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.feedback.links import SEEN
+from nasheval.payoff.bridging import pair_matrix
 from nasheval.payoff.estimand import CELLS, Estimand, surface_chunks
 from nasheval.payoff.pseudo import PseudoOutcomes
 
@@ -165,9 +166,7 @@ def _of_verdicts(pseudo: PseudoOutcomes, lotteries: Floats) -> tuple[Floats, Flo
 
 def _never(pseudo: PseudoOutcomes, n_agents: int) -> Bools:
     """Return (K, K) which pairs no menu holds."""
-    found, (j, k) = np.zeros((n_agents, n_agents), bool), np.triu_indices(n_agents, 1)
-    found[j, k] = found[k, j] = ~pseudo.aggregation.covered
-    return found
+    return pair_matrix(~pseudo.aggregation.covered, n_agents)
 
 
 def _untold(pseudo: PseudoOutcomes, lotteries: Floats, a: Ints, b: Ints) -> Floats | None:
@@ -175,11 +174,11 @@ def _untold(pseudo: PseudoOutcomes, lotteries: Floats, a: Ints, b: Ints) -> Floa
     j, k = np.nonzero(np.triu(_never(pseudo, lotteries.shape[2])))
     if not len(j):
         return None
-    found = np.empty((lotteries.shape[1], len(a)))
+    untold = np.empty((lotteries.shape[1], len(a)))
     step = max(1, CELLS // len(j))
-    for start in range(0, len(found), step):
+    for start in range(0, len(untold), step):
         first, second = lotteries[:, start : start + step, j], lotteries[:, start : start + step, k]
         for column, (p, q) in enumerate(zip(a, b, strict=True)):
             weight = first[p] * second[q] - second[p] * first[q]
-            found[start : start + step, column] = np.abs(weight).sum(axis=1)
-    return found
+            untold[start : start + step, column] = np.abs(weight).sum(axis=1)
+    return untold

@@ -102,15 +102,15 @@ def _checked(policies: Any, test: Feedback, train: Feedback | Stage1 | None) -> 
     """Return the policies, those inside fitted estimators taken out; raise for what cannot be evaluated."""
     if not isinstance(policies, Mapping) or not policies:
         raise InputError(f"policies is {policies!r}; accepted is a mapping of names to at least one policy.")
-    found = {name: _usable(name, policy) for name, policy in policies.items()}
-    unfitted = [name for name, policy in found.items() if not isinstance(policy, Policy)]
+    usable = {name: _usable(name, policy) for name, policy in policies.items()}
+    unfitted = [name for name, policy in usable.items() if not isinstance(policy, Policy)]
     if unfitted and train is None:
         raise InputError(f"{', '.join(unfitted)}: not fitted, and train is None; give the log to fit on (train=...).")
     if test is (train.log if isinstance(train, Stage1) else train):
         raise InputError("train and test are the same log; split it first: train, test = log.split(0.8).")
     if not test.n_records:
         raise InputError("test has no records, so it says nothing about any policy; give a log with some.")
-    return found
+    return usable
 
 
 def _usable(name: str, policy: Any) -> Policy | PolicyLearner:
@@ -176,6 +176,6 @@ def lotteries_of(name: str, policy: Policy, log: Feedback) -> Floats:
         )
     if not (np.abs(played.sum(axis=1) - 1) <= 1e-6).all() or (played < -1e-9).any():
         raise InputError(f"The policy {name!r} gave lotteries with negative chances or that do not sum to 1.")
-    found = np.zeros((log.n_contexts, log.n_agents))
-    found[:, [log.agents.index(agent) for agent in policy.agents]] = np.maximum(played, 0)
-    return np.asarray(found / found.sum(axis=1, keepdims=True))
+    lotteries = np.zeros((log.n_contexts, log.n_agents))
+    lotteries[:, [log.agents.index(agent) for agent in policy.agents]] = np.maximum(played, 0)
+    return np.asarray(lotteries / lotteries.sum(axis=1, keepdims=True))

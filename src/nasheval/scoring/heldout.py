@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Bools, Floats
-from nasheval.feedback.groups import by_value
+from nasheval.feedback.groups import Groups, by_value
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.payoff.clusters import Cluster, Speaks
 from nasheval.payoff.intervals import checked_level
@@ -174,11 +174,9 @@ def score(
     stacked = np.stack(list(lotteries.values()))
     arena = Arena.of(pseudo, tuple(lotteries), stacked)
     how = Inference(cluster, level, seed, voters)
-    [overall] = arena.contests(np.zeros(log.n_contexts, np.int64), ["all"], how)
-    contests: list[Contest] = []
-    if by is not None:
-        groups = by_value(log, by, pseudo.used)
-        contests = sorted(arena.contests(groups.code, groups.names, how), key=lambda contest: -contest.n_contexts)
+    [overall] = arena.contests(Groups("", np.zeros(log.n_contexts, np.int64), ("all",)), how)
+    contests = [] if by is None else arena.contests(by_value(log, by, pseudo.used), how)
+    contests.sort(key=lambda contest: -contest.n_contexts)
     spending = None if costs is None else measure_spending(stacked, costs_of(log, costs), pseudo.used, level)
     return Evaluation(overall, tuple(contests), by, spending, level, _notes(pseudo, overall))
 

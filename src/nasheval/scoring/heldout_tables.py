@@ -23,7 +23,7 @@ def round_robin_table(title: str, contest: Contest) -> Table:
     rows = [
         (contest.policies[p], contest.policies[q],
          *_signed(contest.value[p, q], contest.error[p, q], contest.lower[p, q], contest.upper[p, q]),
-         f"{contest.effective[p, q]:,.0f}", _told(contest.lower[p, q], contest.error[p, q]))
+         f"{contest.effective[p, q]:,.0f}", _verdict(contest.lower[p, q], contest.error[p, q]))
         for p, q in zip(first[order], second[order], strict=True)
     ]  # fmt: skip
     numbers = ("value", "error", "lower", "upper", "effective n", "verdict")
@@ -63,5 +63,5 @@ def _signed(*numbers: float) -> tuple[str, ...]:
     return tuple(f"{number:+.3f}" for number in numbers)
 
 
-def _told(lower: float, error: float) -> str:
+def _verdict(lower: float, error: float) -> str:
     return "beats" if lower > 0 else "the same" if error == 0 else "not told apart"

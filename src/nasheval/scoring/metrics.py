@@ -30,9 +30,9 @@ def exploitability(A: npt.ArrayLike, pi: npt.ArrayLike, *, reduce: bool = True) 
 
 def support_f1(pi: npt.ArrayLike, ref: npt.ArrayLike, *, tau: float = 1e-3, reduce: bool = True) -> Any:
     """Return how well the winners of pi, those above tau, match the winners of a reference (Eq. eval-support-f1)."""
-    found, true = _lotteries(pi) > tau, _lotteries(ref) > tau
-    _same_agents(true.shape[-1], found.shape[-1])
-    both, total = (found & true).sum(axis=-1), found.sum(axis=-1) + true.sum(axis=-1)
+    chosen, true = _lotteries(pi) > tau, _lotteries(ref) > tau
+    _same_agents(true.shape[-1], chosen.shape[-1])
+    both, total = (chosen & true).sum(axis=-1), chosen.sum(axis=-1) + true.sum(axis=-1)
     return _reduced(2.0 * both / np.maximum(total, 1), reduce)
 
 
