@@ -214,7 +214,7 @@ def moved(shares: ne.NashEval, exact: ne.NashEval, simulated: Simulated) -> Row:
         exact: a model with the true propensities.
     """
     chosen = np.flatnonzero(simulated.selected & compared(simulated))
-    wrong, right = (model.stage1_.pseudo.corrections[:, chosen].toarray() for model in (shares, exact))
+    wrong, right = (model.stage1_.pseudo.estimand.corrections[:, chosen].toarray() for model in (shares, exact))
     row = {}
     for label, members in {"all": slice(None), "there": simulated.inside.get(simulated.there, slice(None))}.items():
         error = right[members].std(axis=0, ddof=1) / np.sqrt(len(right[members]))

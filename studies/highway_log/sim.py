@@ -114,7 +114,7 @@ class SortedRoad(Road):  # type: ignore[misc]
     def neighbour_vehicles(self, vehicle: Any, lane_index: LaneIndex | None = None) -> tuple[Any, Any]:
         """The vehicles just before and just behind a vehicle on a lane, or None."""
         if self._sorted is None:
-            return super().neighbour_vehicles(vehicle, lane_index)  # type: ignore[no-any-return]
+            return super().neighbour_vehicles(vehicle, lane_index)
         xs, vehicles = self._sorted[(lane_index or vehicle.lane_index)[2]]
         at = bisect_left(xs, vehicle.x)
         return self._front(xs, vehicles, at, vehicle), self._rear(xs, vehicles, at - 1)

@@ -52,7 +52,7 @@ def choose_propensity(choice: Any, log: Feedback, *, tune: Search | None = None)
     if callable(getattr(choice, "predict_proba", None)):
         return SklearnPropensity(choice)
     if callable(getattr(choice, "fit", None)):
-        return choice  # type: ignore[no-any-return]
+        return choice
     if callable(choice):
         return Known(choice)
     raise InputError(f"propensity is {choice!r}; accepted are {_ACCEPTED}.")

@@ -148,7 +148,7 @@ class Cubic(Linked):
 def _checked(weights: Any) -> Weights:
     """Return weights with frozensets as keys; raise for what is no weight."""
     if callable(weights):
-        return weights  # type: ignore[no-any-return]
+        return weights
     if not isinstance(weights, Mapping):
         raise InputError(
             f"weights is {type(weights).__name__}; accepted is a mapping such as {{('a', 'b', 'c'): 2.0}}, "

@@ -120,7 +120,7 @@ def load(path: str | PathLike[str], make: Callable[..., _Made]) -> _Made:
         files.finish()
     model.agents_ = stage1.agents
     model.feature_names_in_ = np.array(manifest["features"], dtype=object)
-    return model  # type: ignore[no-any-return]
+    return model
 
 
 def _jobs(given: Any) -> int:
