@@ -10,7 +10,8 @@ from typer.testing import CliRunner
 
 import nasheval
 from nasheval.cli import app
-from tests.pages import WIDTH, alike, commands, run
+
+from .pages import WIDTH, alike, commands, run
 
 ROOT = Path(__file__).parents[1]
 README, INDEX = ((ROOT / name).read_text() for name in ("README.md", "docs/index.md"))
