@@ -1,17 +1,17 @@
-"""Check what a release holds: the wheel the package alone, the source archive all that git keeps for the suite.
+"""Check what a release holds: the wheel the package alone, the source archive all that the suite needs.
 
 `python .ci/contents.py dist`
 """
 
 from __future__ import annotations
 
-import subprocess
 import sys
 import tarfile
 import zipfile
 from pathlib import Path
 
-NEEDED = ("src/", "tests/", "studies/", "docs/", ".ci/", "pyproject.toml", "Makefile", "constraints.txt", "mkdocs.yml")
+FOLDERS = ("src/nasheval", "tests", "studies", "docs", ".ci")
+FILES = ("pyproject.toml", "README.md", "Makefile", "constraints.txt", "mkdocs.yml", "CHANGELOG.md", "CONTRIBUTING.md")
 
 
 def check(folder: Path) -> None:
@@ -21,8 +21,9 @@ def check(folder: Path) -> None:
         strange = [name for name in opened.namelist() if not name.startswith(("nasheval/", "nasheval-"))]
     with tarfile.open(archive) as opened:
         inside = {name.partition("/")[2] for name in opened.getnames()}
-    kept = subprocess.run(["git", "ls-files"], capture_output=True, text=True, check=True).stdout.splitlines()
-    missing = [name for name in kept if name.startswith(NEEDED) and name not in inside]
+    needed = [path for name in FOLDERS for path in Path(name).rglob("*") if path.is_file()]
+    kept = {path.as_posix() for path in needed if "__pycache__" not in path.parts}
+    missing = sorted({*FILES, *kept} - inside)
     if strange or missing:
         sys.exit(f"The wheel should not hold {strange}; the source archive lacks {missing}.")
     for file in (wheel, archive):
