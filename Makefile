@@ -4,13 +4,14 @@ BIN := .venv/bin
 READY := .venv/.ready
 WORKERS ?= auto
 
-.PHONY: help setup demo test lint fix bench studies docs clean
+.PHONY: help setup demo test lint fix bench studies docs dist clean
 help:
 	@echo "make demo   set up, fit the bundled log, print its leaderboard and write report.html"
 	@echo "make test   set up and pass the whole suite"
 	@echo "make lint   style, types and import order        make fix    mend the style"
 	@echo "make bench  print the benchmark tables           make docs   build the site of docs/ in build/site"
 	@echo "make studies   the small version of every table and figure of the paper"
+	@echo "make dist   build wheel and source archive in dist/, and try the wheel in an empty environment"
 	@echo "make clean  remove what make made"
 
 setup: $(READY)
@@ -50,6 +51,9 @@ studies: setup
 docs: setup
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]'
 	$(BIN)/mkdocs build --strict
+
+dist: setup
+	PYTHON=$(BIN)/python .ci/release
 
 clean:
 	rm -rf .venv build dist src/*.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -8,6 +8,7 @@ docs/results.md anew from all results that are kept. Without a folder the page a
 from __future__ import annotations
 
 import inspect
+import re
 import shutil
 from collections.abc import Sequence
 from importlib import import_module
@@ -15,6 +16,7 @@ from pathlib import Path
 
 from studies.catalogue import STUDIES
 from studies.harness.options import parser
+from studies.harness.study import Claim, Table
 from studies.harness.writing import KEPT, RESULTS, Report, read
 
 ROOT = Path(__file__).parents[1]
@@ -28,6 +30,10 @@ runs a study, `python -m studies --show NAME` prints what is below. Claims of th
 bars that we set ourselves met or missed. This page is written by `python -m studies publish` from the results in
 studies/results; speed, coverage and memory are in [benchmarks](benchmarks.md).
 """
+# What to know before reading the summary.
+FORMS = """"Ours" is what this package does unless told otherwise. The paper's method comes in two forms: "printed" is
+Algorithm 1, with one regressor that all pairs share; the other has a regressor per pair, as section 5.2 says. Lower
+exploitability is better. Every claim stands at the end of its study."""
 
 
 def main(words: Sequence[str]) -> None:
@@ -59,7 +65,56 @@ def keep(name: str, folder: Path) -> None:
 def page() -> str:
     """Return docs/results.md."""
     kept = [read(KEPT / name) for name in STUDIES if (KEPT / name / RESULTS).exists()]
-    return "\n".join([INTRODUCTION, *(section(report) for report in kept)])
+    return "\n".join([INTRODUCTION, summary(kept), *(section(report) for report in kept)])
+
+
+def summary(kept: Sequence[Report]) -> str:
+    """Return all studies on one page: the first claim and bar of each, how many hold, and all that do not."""
+    claims = [claim for report in kept for claim in report.claims]
+    header = (
+        "study",
+        "the paper's first claim, and what we see",
+        "our first bar, and what we see",
+        "reproduced",
+        "met",
+    )
+    rows = tuple(
+        (
+            link(report),
+            first(report.claims, "paper"),
+            first(report.claims, "bar"),
+            score(report.claims, "paper"),
+            score(report.claims, "bar"),
+        )
+        for report in kept
+    )
+    failed = tuple((link(r), c.text, c.seen, c.verdict) for r in kept for c in r.claims if not c.holds)
+    count = (
+        f"Of the paper's claims {score(claims, 'paper')} are reproduced, of our bars {score(claims, 'bar')} are met."
+    )
+    parts = (
+        f"## Summary\n\n{count} {FORMS}",
+        Table("Every study", header, rows).markdown(),
+        Table("All that did not come out", ("study", "claim", "seen", "verdict"), failed).markdown(),
+    )
+    return "\n\n".join(parts) + "\n"
+
+
+def first(claims: Sequence[Claim], source: str) -> str:
+    """Return the first claim of a source, with what was seen of it."""
+    return next((f"{claim.text}: **{claim.seen}**" for claim in claims if claim.source == source), "")
+
+
+def score(claims: Sequence[Claim], source: str) -> str:
+    """Return how many claims of a source hold."""
+    holds = [claim.holds for claim in claims if claim.source == source]
+    return f"{sum(holds)}&nbsp;of&nbsp;{len(holds)}" if holds else ""
+
+
+def link(report: Report) -> str:
+    """Return a link to a study's section, whose anchor is its heading in small letters with hyphens."""
+    anchor = re.sub(r"[\s-]+", "-", re.sub(r"[^\w\s-]", "", f"{report.name} {report.title}".lower()))
+    return f"[{report.name}](#{anchor})"
 
 
 def section(report: Report) -> str:

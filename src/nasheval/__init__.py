@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from nasheval.scoring import plots as plots
     from nasheval.scoring.evaluate import evaluate as evaluate
 
-__version__ = "0.1.0.dev0"
+__version__ = "0.1.0"
 
 # Where each public name lives; a name that its module does not hold is the module itself.
 _HOMES = {
