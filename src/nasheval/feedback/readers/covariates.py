@@ -8,15 +8,16 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nasheval.arrays import Ints
+from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.arrow_columns import coded
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.read_report import ReadReport
-from nasheval.feedback.readers.arena import TAGS, first_of_json_lists, prompts, tag_column, tag_paths
+from nasheval.feedback.readers.arena import ARENA_55K, TAGS, detect_schema, first_of_json_lists, prompts, tag_paths
 from nasheval.feedback.readers.grouping import (
-    Contexts,
     Join,
     group_rows,
     joined_columns,
@@ -25,10 +26,9 @@ from nasheval.feedback.readers.grouping import (
     refuse_id_disagreement,
     uniform_text,
 )
-from nasheval.feedback.readers.kinds import refuse_strangers
-from nasheval.feedback.readers.parsing import names_in, numeric_column, time_column
+from nasheval.feedback.readers.parsing import names_in, numeric_column, refuse_strangers, time_column
 from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns, raw_values, several
-from nasheval.feedback.readers.sources import Source
+from nasheval.feedback.readers.sources import Source, open_source
 from nasheval.feedback.records import Records
 
 ROLES = ("context_id", "voter", "time", "propensity", "weight")
@@ -139,7 +139,7 @@ class Covariates:
             other = joined_columns(checks, self.join, table, list(self.from_join), text=self.categorical)
         for name in self.context:
             if name in self.tags:
-                column = tag_column(table[TAGS], self.tags[name])
+                column = pc.struct_field(table[TAGS], self.tags[name])
             else:
                 column = other[name] if other is not None and name in self.from_join else table[name]
             columns[name] = self._settled(checks, column, name)
@@ -189,19 +189,19 @@ class Covariates:
             columns["voters"], columns["voter"] = who.dictionary, np.asarray(who.indices.fill_null(-1)).astype(np.int32)
         return columns
 
-    def group(self, table: pa.Table, contexts: pa.Table, rows: Ints) -> Contexts:
+    def group(self, table: pa.Table, contexts: pa.Table, rows: Ints) -> tuple[pa.Table, Ints]:
         """Return the contexts of some rows of the log, and which context each of those rows belongs to."""
-        where, everything = pa.array(rows), len(rows) == table.num_rows
         ids = coded(table[self.roles["context_id"]]) if "context_id" in self.roles else None
-        if not everything:
-            ids = ids.take(where) if ids is not None else None
-            contexts = contexts.take(where) if contexts.num_columns else contexts
+        if len(rows) < table.num_rows:
+            ids = ids.take(pa.array(rows)) if ids is not None else None
+            contexts = contexts.take(pa.array(rows)) if contexts.num_columns else contexts
         return group_rows(contexts, len(rows), ids=ids, text=self.text)
 
     def log(
         self,
         checks: RowChecks,
-        grouped: Contexts,
+        contexts: pa.Table,
+        context_of: Ints,
         records: Records,
         *,
         agents: Sequence[str],
@@ -209,22 +209,21 @@ class Covariates:
         used: int,
         roles: dict[str, str],
         labels: dict[str, tuple[str, int]] | None = None,
-        row_of: Ints | None = None,
         **options: Any,
     ) -> Feedback:
-        """Return the log of records at grouped contexts, with the report on what was read.
+        """Return the log of records at contexts, with the report on what was read.
 
         Args:
+            context_of: (n_records,) the context of each record.
             kind, used, roles, labels: as in `ReadReport`; roles are those of columns that hold verdicts.
-            row_of: (n_records,) which of the grouped rows each record is of; None: one record per row.
             options: voters and design, as in `Feedback.from_records`.
         """
         return Feedback.from_records(
             records,
             agents=agents,
-            contexts=grouped.table,
-            context_of=grouped.of_row if row_of is None else grouped.of_row[row_of],
-            n_contexts=int(grouped.of_row.max()) + 1,
+            contexts=contexts,
+            context_of=context_of,
+            n_contexts=int(context_of.max()) + 1,
             text=self.text,
             report=ReadReport(
                 source=checks.source,
@@ -245,6 +244,38 @@ class Covariates:
         if self.join:
             roles["join"] = f"{self.join.left} = {self.join.right} of {self.join.source.label}"
         return {role: name for role, name in roles.items() if name}
+
+
+def read_contexts(
+    rows: str | Source, encoder: ContextEncoder, *, join: Sequence[str] | None = None, keep: Sequence[str] = ()
+) -> tuple[pa.Table, pa.Table]:
+    """Return the contexts of a file, read as the model's own were, and the columns to carry over.
+
+    Args:
+        rows: the file.
+        encoder: of the model's contexts.
+        join: as in `read_votes`.
+        keep: columns to carry over.
+    """
+    source = open_source(rows)
+    schema = detect_schema(source.names)
+    beside = Covariates.resolve(
+        source,
+        context=[column.name for column in encoder.columns],
+        text=encoder.text,
+        join=join,
+        roles={},
+        categorical=[column.name for column in encoder.columns if column.kind == "categorical"],
+        prompt=schema.prompt if schema else None,
+        json_text=schema is ARENA_55K,
+    )
+    for name in keep:
+        need_columns({"keep": name}, source.names, source.label)
+    table = source.read([*beside.columns(), *keep, *source.names[:1]], text=beside.as_text())
+    checks = RowChecks(source.label, table.num_rows, "raise")
+    contexts = beside.contexts(checks, table)
+    checks.settle()
+    return contexts if contexts.num_columns else table.select([]), table.select(list(keep))
 
 
 def _refuse_outcomes(

@@ -20,14 +20,6 @@ from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns
 from nasheval.feedback.readers.sources import Source, open_source
 
 
-@dataclass(frozen=True)
-class Contexts:
-    """One row per context, and the context of each row of the log."""
-
-    table: pa.Table
-    of_row: Ints
-
-
 def refuse_bad_contexts(checks: RowChecks, table: pa.Table) -> None:
     """Reject rows whose numeric context is NaN or infinite, and columns that are no context at all."""
     for name in table.column_names:
@@ -86,12 +78,17 @@ def refuse_id_disagreement(checks: RowChecks, table: pa.Table, ids: pa.Dictionar
         )
 
 
-def group_rows(table: pa.Table, n_rows: int, *, ids: pa.DictionaryArray | None, text: str | None) -> Contexts:
-    """Make one context of the rows that share an id, or a prompt with all its covariates; else one of each row."""
+def group_rows(
+    table: pa.Table, n_rows: int, *, ids: pa.DictionaryArray | None, text: str | None
+) -> tuple[pa.Table, Ints]:
+    """Make one context of the rows that share an id, or a prompt with all its covariates; else one of each row.
+
+    Returns one row per context, and (n_rows,) the context of each row.
+    """
     if ids is None and text is None:
-        return Contexts(table, np.arange(n_rows, dtype=np.int32))
+        return table, np.arange(n_rows, dtype=np.int32)
     of_row, first = by_appearance(codes_of(ids) if ids is not None else _prompt_codes(table, str(text)))
-    return Contexts(table.take(pa.array(first)) if table.num_columns else table, of_row)
+    return table.take(pa.array(first)) if table.num_columns else table, of_row
 
 
 def by_appearance(key: Ints) -> tuple[Ints, Ints]:

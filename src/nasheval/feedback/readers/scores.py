@@ -12,8 +12,7 @@ from nasheval.arrays import Bools, Floats, Ints, n_pairs
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.covariates import VERDICT, Covariates
-from nasheval.feedback.readers.duels import duel_records
-from nasheval.feedback.readers.labels import FIRST, SECOND, TIE
+from nasheval.feedback.readers.labels import FIRST, SECOND, TIE, duel_records
 from nasheval.feedback.readers.parsing import to_numbers
 from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, need_columns, raw_values, several
 from nasheval.feedback.readers.sources import open_source
@@ -69,22 +68,22 @@ def read_scores(
     rows = np.flatnonzero(checks.settle())
     if not len(rows):
         raise checks.nothing_left(of="row", accepted="at least one row with a score for every agent")
-    grouped = beside.group(table, contexts, rows)
+    contexts, context_of = beside.group(table, contexts, rows)
     runs = scores[rows].reshape(len(rows), len(names), -1)
     records, row_of = _duels(runs, chosen, np.random.default_rng(seed))
     # The runs of a row, and the rows of a prompt that occurs more than once, share one unit of weight.
-    rounds = np.bincount(grouped.of_row)[grouped.of_row[row_of]] * runs.shape[2]
+    rounds = np.bincount(context_of)[context_of[row_of]] * runs.shape[2]
     if rounds.max() > 1:
         records = records.replace(weight=records.weights / rounds)
     return beside.log(
         checks,
-        grouped,
+        contexts,
+        context_of[row_of],
         records,
         agents=names,
         kind="scores, a column per agent",
         used=len(rows),
         roles={"agents": ", ".join(names)},
-        row_of=row_of,
         design="inclusion",
     )
 
