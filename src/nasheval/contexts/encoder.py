@@ -45,6 +45,13 @@ class ContextEncoder:
     text: str | None = None
     text_encoder: TextEncoder | None = None
 
+    def __post_init__(self) -> None:
+        forms: tuple[Form, ...] = get_args(Form)
+        for form in forms:
+            name, count = next(iter(Counter(self.feature_names(form)).most_common(1)), ("", 0))
+            if count > 1:
+                raise InputError(f"contexts: {count} features would be named {name!r}. Rename one of their columns.")
+
     @classmethod
     def fit(cls, table: object, *, text: str | None = None, text_encoder: TextEncoder | None = None) -> ContextEncoder:
         """Learn means, scales and levels from training contexts.
@@ -63,9 +70,7 @@ class ContextEncoder:
             _require(contexts, [text])
             _check_text(text, contexts[text])
         fitted = tuple(_fit_column(name, contexts[name]) for name in contexts.column_names if name != text)
-        encoder = cls(fitted, text, None if text is None else text_encoder or TextEncoder())
-        encoder._check_distinct_features()
-        return encoder
+        return cls(fitted, text, None if text is None else text_encoder or TextEncoder())
 
     def encode(self, table: object, *, form: Form = "trees", vectors: Block | None = None) -> Block:
         """Encode n contexts as an (n, p) float32 matrix.
@@ -155,16 +160,7 @@ class ContextEncoder:
         columns = tuple(column_from(column, f"column {i}") for i, column in enumerate(document["columns"], start=1))
         if embedding is not None:
             embedding = TextEncoder(**require_fields(embedding, "'text_encoder'", {"model": str, "dim": int}))
-        encoder = cls(columns, text, embedding)
-        encoder._check_distinct_features()
-        return encoder
-
-    def _check_distinct_features(self) -> None:
-        forms: tuple[Form, ...] = get_args(Form)
-        for form in forms:
-            name, count = next(iter(Counter(self.feature_names(form)).most_common(1)), ("", 0))
-            if count > 1:
-                raise InputError(f"contexts: {count} features would be named {name!r}. Rename one of their columns.")
+        return cls(columns, text, embedding)
 
 
 def _require(contexts: pa.Table, wanted: Iterable[str]) -> None:

@@ -10,7 +10,6 @@ import numpy as np
 import pytest
 
 from nasheval.errors import ReadError
-from nasheval.feedback.partition import Zero
 from nasheval.feedback.readers.rankings import read_rankings
 from nasheval.feedback.readers.scores import read_scores
 from nasheval.feedback.readers.votes import read_votes
@@ -147,11 +146,6 @@ def test_routerbench(capsys):
     assert set(log.contexts["eval_name"].to_pylist()) == {"arc-challenge", "winogrande", "mbpp"}
     assert capsys.readouterr().err.count("\n") == 1
     assert log.coverage().condorcet_winner == "gpt-4-1106-preview"
-
-
-def test_routerbench_ties_of_two_failures_are_both_bad():
-    log = routerbench(fail=0.0, on_error="skip")
-    assert {Zero.TIE, Zero.BOTH_BAD} <= set(log.verdicts.zero.tolist())
 
 
 # -- llmrouter --------------------------------------------------------------------------------------------------------

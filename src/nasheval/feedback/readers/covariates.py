@@ -27,7 +27,7 @@ from nasheval.feedback.readers.grouping import (
     uniform_text,
 )
 from nasheval.feedback.readers.parsing import names_in, numeric_column, refuse_strangers, time_column
-from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns, raw_values, several
+from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, raw_values, several
 from nasheval.feedback.readers.sources import Source, open_source
 from nasheval.feedback.records import Records
 
@@ -52,7 +52,7 @@ class Covariates:
         roles: column of each of `ROLES` that is used.
         join: a second table, and `from_join` the columns that come from it.
         named: columns that hold names of agents or ids of ballots, which are text as well.
-        untyped: whether the log is a file that does not say what its columns hold.
+        source: the log.
     """
 
     context: tuple[str, ...]
@@ -65,7 +65,7 @@ class Covariates:
     join: Join | None
     from_join: tuple[str, ...]
     named: frozenset[str]
-    untyped: bool
+    source: Source
 
     @staticmethod
     def resolve(
@@ -91,14 +91,14 @@ class Covariates:
         elsewhere = [name for name in (joined.source.names if joined else []) if name not in source.names]
         tags = tag_paths(source.schema.field(TAGS).type) if TAGS in source.names else {}
         names = [context] if isinstance(context, str) else list(dict.fromkeys(several(context or (), "context")))
-        for name in names:
-            need_columns({"context": name}, [*source.names, *tags, *elsewhere], source.label)
+        source.need("context", *names, also=[*tags, *elsewhere])
         _refuse_outcomes(refused or {}, names, text, joined, source.label)
         used = {role: column for role, column in roles.items() if column}
-        need_columns({**used, **({"join": joined.left} if joined else {})}, source.names, source.label)
+        for role, name in [*used.items(), *([("join", joined.left)] if joined else [])]:
+            source.need(role, name)
         column = prompt if text == "prompt" and text not in [*source.names, *elsewhere] and prompt else text
         if column:
-            need_columns({"text": column}, [*source.names, *elsewhere], source.label)
+            source.need("text", column, also=elsewhere)
         wanted = [*names, *([column] if column and column not in names else [])]
         if joined and not set(wanted) & set(elsewhere):
             names_here = (Argument("context"), " or ", Argument("text"), f" ({listed(elsewhere)}).")
@@ -116,17 +116,19 @@ class Covariates:
             join=joined,
             from_join=tuple(name for name in wanted if name in elsewhere),
             named=frozenset(named),
-            untyped=source.untyped,
+            source=source,
         )
 
-    def columns(self) -> list[str]:
-        """Return the columns of the log to read."""
+    def read(self, columns: Iterable[str], on_error: OnError) -> tuple[pa.Table, RowChecks]:
+        """Read the log's columns of verdicts and all that stand beside them; and what is wrong with its rows."""
         keys = [*self.roles.values(), *([self.join.left] if self.join else [])]
         own = [*self.context, *([self.text_column] if self.text_column else [])]
         plain = [name for name in own if name not in self.tags and name not in self.from_join]
-        return [*keys, *plain, *([TAGS] if self.tags else [])]
+        wanted = [*columns, *keys, *plain, *([TAGS] if self.tags else [])]
+        table = self.source.read(wanted, text=self._as_text())
+        return table, RowChecks(self.source.label, table.num_rows, on_error)
 
-    def as_text(self) -> set[str]:
+    def _as_text(self) -> set[str]:
         """Return the columns that must not be taken for numbers: ids, names, prompts and categories."""
         ids = [self.roles.get("context_id"), self.roles.get("voter"), self.join.left if self.join else None]
         return {name for name in [*ids, self.text_column, *self.categorical, *self.named] if name}
@@ -159,7 +161,7 @@ class Covariates:
         if self.join and name in self.from_join:
             guessed, origin = self.join.source.untyped and name != self.join.right, self.join.source.label
         else:
-            guessed, origin = self.untyped and name not in self.as_text(), ""
+            guessed, origin = self.source.untyped and name not in self._as_text(), ""
         return refuse_strangers(checks, column, name, origin=origin) if guessed else column
 
     def _prompts(self, checks: RowChecks, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -269,10 +271,8 @@ def read_contexts(
         prompt=schema.prompt if schema else None,
         json_text=schema is ARENA_55K,
     )
-    for name in keep:
-        need_columns({"keep": name}, source.names, source.label)
-    table = source.read([*beside.columns(), *keep, *source.names[:1]], text=beside.as_text())
-    checks = RowChecks(source.label, table.num_rows, "raise")
+    source.need("keep", *keep)
+    table, checks = beside.read([*keep, *source.names[:1]], "raise")
     contexts = beside.contexts(checks, table)
     checks.settle()
     return contexts if contexts.num_columns else table.select([]), table.select(list(keep))

@@ -16,7 +16,7 @@ from nasheval.errors import InputError, ReadError
 from nasheval.feedback.arrow_columns import coded, not_finite
 from nasheval.feedback.readers.arena import TAGS, tag_paths
 from nasheval.feedback.readers.parsing import is_null, names_in
-from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns, short
+from nasheval.feedback.readers.row_checks import RowChecks, listed, short
 from nasheval.feedback.readers.sources import Source, open_source
 
 
@@ -152,7 +152,7 @@ def open_join(join: Any) -> Join | None:
             "join=('prompts.parquet', 'prompt_id')."
         )
     opened = Join(open_source(join[0], name="the joined table"), str(join[1]), str(join[-1]))
-    need_columns({"join": opened.right}, opened.source.names, opened.source.label)
+    opened.source.need("join", opened.right)
     return opened
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,12 +32,8 @@ ACCEPTED = (
 )
 
 
-@dataclass(frozen=True)
-class Outcomes:
-    """Who won each row: (n,) codes FIRST ... UNKNOWN; and what each raw label was taken to mean, with its count."""
-
-    code: Ints
-    labels: dict[str, tuple[str, int]]
+# Who won each row, (n,) codes FIRST ... UNKNOWN; and what each raw label was taken to mean, with its count.
+Outcomes: TypeAlias = tuple[Ints, dict[str, tuple[str, int]]]
 
 
 def read_labels(
@@ -78,7 +73,7 @@ def read_labels(
     by_name[meaning[codes] != UNKNOWN] = -1
     outcome = np.where(by_name >= 0, by_name, meaning[codes]).astype(np.int8)
     _refuse_unknown(checks, outcome == UNKNOWN, codes, [*values, None], name, labels)
-    return Outcomes(outcome, _counted(codes, values, meaning, by_name))
+    return outcome, _counted(codes, values, meaning, by_name)
 
 
 def _meanings(labels: Mapping[Any, str] | None) -> dict[str | None, int]:
@@ -160,7 +155,7 @@ def read_one_hot(checks: RowChecks, columns: list[pa.ChunkedArray], names: tuple
     )
     code = np.where(ones == 1, table.argmax(axis=1), UNKNOWN).astype(np.int8)
     counts = {name: (NAMES[i], int(table[:, i].sum())) for i, name in enumerate(names)}
-    return Outcomes(code, counts)
+    return code, counts
 
 
 def duel_records(first: Ints, second: Ints, outcome: Ints, *, n_agents: int, **columns: Array | None) -> Records:

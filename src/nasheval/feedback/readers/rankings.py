@@ -23,7 +23,7 @@ from nasheval.feedback.readers.covariates import BALLOT, COMPARED, ROLES, VERDIC
 from nasheval.feedback.readers.grouping import by_appearance, codes_of, joint_codes
 from nasheval.feedback.readers.parsing import agents_in, is_null, names_in, numeric_column, refuse_no_agent, to_numbers
 from nasheval.feedback.readers.preflib import SUFFIXES, read_preflib
-from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, need_columns, several, shown_values
+from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, several, shown_values
 from nasheval.feedback.readers.sources import Source, open_source
 from nasheval.feedback.records import Records
 
@@ -82,8 +82,7 @@ def read_rankings(
         refused=shape.refused,
         roles={"context_id": context_id, "voter": voter, "time": time, "propensity": propensity, "weight": weight},
     )
-    table = opened.read([*shape.ballot, *shape.columns, *beside.columns()], text=beside.as_text())
-    checks = RowChecks(opened.label, table.num_rows, on_error)
+    table, checks = beside.read([*shape.ballot, *shape.columns], on_error)
     return _build(checks, table, shape, shape.entries(checks, table, shape), beside, design)
 
 
@@ -134,9 +133,9 @@ def _shape(
     if ballot:
         names = (ballot,) if isinstance(ballot, str) else tuple(several(ballot, "ballot"))
         wanted = {"agent": agent or "agent", "rank": rank or "rank"}
-        for name in names:
-            need_columns({"ballot": name}, source.names, source.label)
-        need_columns(wanted, source.names, source.label)
+        source.need("ballot", *names)
+        source.need("agent", wanted["agent"])
+        source.need("rank", wanted["rank"])
         roles = {"ballot": ", ".join(names), **wanted}
         refused = {wanted["agent"]: COMPARED, wanted["rank"]: VERDICT}
         if len(names) == 1:  # where several tell ballots apart (id, trait), one may be context
@@ -145,8 +144,7 @@ def _shape(
         return _Shape("rankings, a row per agent", roles, _long, tuple(wanted.values()), refused, named, names)
     role = "agents" if agents else "order"
     columns = tuple(dict.fromkeys(several(agents or order, role)))
-    for name in columns:
-        need_columns({role: name}, source.names, source.label)
+    source.need(role, *columns)
     if len(columns) < 2:
         raise InputError(f"{role} names the column {columns[0]!r} alone; a ranking needs two or more different ones.")
     roles, refused = {role: ", ".join(columns)}, dict.fromkeys(columns, VERDICT)

@@ -14,7 +14,7 @@ from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.covariates import VERDICT, Covariates
 from nasheval.feedback.readers.labels import FIRST, SECOND, TIE, duel_records
 from nasheval.feedback.readers.parsing import to_numbers
-from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, need_columns, raw_values, several
+from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, raw_values, several
 from nasheval.feedback.readers.sources import open_source
 from nasheval.feedback.records import Records
 
@@ -49,8 +49,7 @@ def read_scores(
     """
     opened, columns = open_source(source), _score_columns(agents)
     names, flat = list(columns), [name for runs in columns.values() for name in runs]
-    for name in flat:
-        need_columns({"agents": name}, opened.names, opened.label)
+    opened.need("agents", *flat)
     chosen = _pairs_wanted(pairs_per_context, len(names))
     beside = Covariates.resolve(
         opened,
@@ -61,8 +60,7 @@ def read_scores(
         categorical=categorical,
         refused=dict.fromkeys(flat, VERDICT),
     )
-    table = opened.read([*flat, *beside.columns()], text=beside.as_text())
-    checks = RowChecks(opened.label, table.num_rows, on_error)
+    table, checks = beside.read(flat, on_error)
     scores = _scores(checks, table, flat)
     contexts = beside.contexts(checks, table)
     rows = np.flatnonzero(checks.settle())

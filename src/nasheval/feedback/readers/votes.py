@@ -22,7 +22,6 @@ from nasheval.feedback.readers.row_checks import (
     RowChecks,
     listed,
     nearest,
-    need_columns,
     several,
     shown_values,
 )
@@ -98,18 +97,16 @@ def read_votes(
         prompt=schema.prompt,
         json_text=schema.name == ARENA_55K.name,
     )
-    table = opened.read([*schema.verdict, *beside.columns()], text=beside.as_text())
-    checks = RowChecks(opened.label, table.num_rows, on_error)
+    table, checks = beside.read(schema.verdict, on_error)
     names, chosen, first, second = _sides(checks, table, schema, agents)
-    outcomes = _outcomes(checks, table, schema, names, first, second, labels)
+    code, meanings = _outcomes(checks, table, schema, names, first, second, labels)
     contexts, columns = beside.contexts(checks, table), beside.record_columns(checks, table)
     keep = checks.settle()
     if not keep.any():
         raise checks.nothing_left(of="row", accepted="at least one vote between two agents")
     sound, voters = ~checks.faulty, columns.pop("voters", None)
     contexts, context_of = beside.group(table, contexts, np.flatnonzero(sound))
-    verdict = np.where(outcomes.code == DROP, TIE, outcomes.code)
-    rows = {"first": first, "second": second, "outcome": verdict, **columns}
+    rows = {"first": first, "second": second, "outcome": np.where(code == DROP, TIE, code), **columns}
     whole = beside.log(  # of all sound rows, wanted or not; those without a verdict tie until they are left out
         checks,
         contexts,
@@ -119,11 +116,11 @@ def read_votes(
         kind=schema.name,
         used=int(keep.sum()),
         roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])},
-        labels=outcomes.labels,
+        labels=meanings,
         voters=voters,
         design=design,
     )
-    said = (outcomes.code[sound] != DROP)[np.argsort(context_of, kind="stable")]
+    said = (code[sound] != DROP)[np.argsort(context_of, kind="stable")]
     log = whole if said.all() else whole.keep_records(said)
     if average_repeats:
         log = replace(log.average_repeats(), given_design=whole.average_repeats().how_designed)
@@ -138,9 +135,9 @@ def _schema(source: Source, model_a: str | None, model_b: str | None, winner: st
     if model_a or model_b or winner:
         base = detected or replace(PLAIN, name="votes, columns as given")
         schema = replace(base, first=model_a or base.first, second=model_b or base.second, winner=winner or base.winner)
-        need_columns({"model_a": schema.first, "model_b": schema.second}, source.names, source.label)
-        if isinstance(schema.winner, str):
-            need_columns({"winner": schema.winner}, source.names, source.label)
+        source.need("model_a", schema.first)
+        source.need("model_b", schema.second)
+        source.need("winner", *schema.verdict[2:])
         return schema
     if detected is None:
         a, b, won = (Argument(name) for name in ("model_a", "model_b", "winner"))
@@ -224,7 +221,7 @@ def _outcomes(
     if isinstance(schema.winner, str):
         said = names_in(table, schema.winner, checks.source)
         outcomes = read_labels(checks, said, schema.winner, agents=names, first=first, second=second, labels=labels)
-        checks.leave_out(outcomes.code == DROP, "label marked 'drop'")
+        checks.leave_out(outcomes[0] == DROP, "label marked 'drop'")
         return outcomes
     if labels is not None:
         raise InputError(
