@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -39,36 +38,21 @@ COMPARED = "says who was compared: that is how menus were selected, which propen
 BALLOT = "is another one on every ballot: a model that sees it would learn nothing of the next"
 
 
-@dataclass(frozen=True)
 class Covariates:
-    """The columns a reader takes beside the verdicts; make it with `resolve`.
+    """The columns a reader takes beside the verdicts: each that is asked for is there, or an error says which is not.
 
     Args:
-        context: names of the context columns, as users write them.
-        categorical: those of them that are read as text, whatever they look like.
-        tags: those of them that are leaves of the nested category tags, with their paths.
-        text: name of the prompt in the contexts, and `text_column` the column it comes from.
-        json_text: whether that column holds JSON lists of turns.
-        roles: column of each of `ROLES` that is used.
-        join: a second table, and `from_join` the columns that come from it.
-        named: columns that hold names of agents or ids of ballots, which are text as well.
         source: the log.
+        context, text, join, categorical: as in `read_votes`.
+        roles: column of each of `ROLES` that is used.
+        named: columns that hold names of agents or ids of ballots, which are text, whatever they look like.
+        refused: columns that cannot be context, and why: `VERDICT`, `COMPARED` or `BALLOT`.
+        prompt: the column that holds the prompt in this kind of file; text="prompt" means it.
+        json_text: whether that column holds JSON lists of turns.
     """
 
-    context: tuple[str, ...]
-    categorical: frozenset[str]
-    tags: dict[str, tuple[str, ...]]
-    text: str | None
-    text_column: str | None
-    json_text: bool
-    roles: dict[str, str]
-    join: Join | None
-    from_join: tuple[str, ...]
-    named: frozenset[str]
-    source: Source
-
-    @staticmethod
-    def resolve(
+    def __init__(
+        self,
         source: Source,
         *,
         context: Sequence[str] | str | None,
@@ -76,17 +60,11 @@ class Covariates:
         join: Any,
         roles: dict[str, str | None],
         categorical: Sequence[str] | str | None = None,
-        named: Iterable[str] = (),
+        named: Collection[str] = (),
         refused: Mapping[str, str] | None = None,
         prompt: str | None = None,
         json_text: bool = False,
-    ) -> Covariates:
-        """Find every column that is asked for, or say which is missing.
-
-        Args:
-            refused: columns that cannot be context, and why: `VERDICT`, `COMPARED` or `BALLOT`.
-            prompt: the column that holds the prompt in this kind of file; text="prompt" means it.
-        """
+    ) -> None:
         joined = open_join(join)
         elsewhere = [name for name in (joined.source.names if joined else []) if name not in source.names]
         tags = tag_paths(source.schema.field(TAGS).type) if TAGS in source.names else {}
@@ -104,20 +82,12 @@ class Covariates:
             names_here = (Argument("context"), " or ", Argument("text"), f" ({listed(elsewhere)}).")
             label = joined.source.label
             raise InputError(Argument("join"), f" brings no column: name those that {label} adds with ", *names_here)
-        own = tuple(name for name in names if name != text)
-        return Covariates(
-            context=own,
-            categorical=_categorical(categorical, own),
-            tags={name: tags[name] for name in names if name in tags and name not in source.names},
-            text=text,
-            text_column=column,
-            json_text=json_text and column == prompt,
-            roles=used,
-            join=joined,
-            from_join=tuple(name for name in wanted if name in elsewhere),
-            named=frozenset(named),
-            source=source,
-        )
+        self.source, self.join, self.named, self.roles = source, joined, named, used
+        self.text, self.text_column, self.json_text = text, column, json_text and column == prompt
+        self.context = [name for name in names if name != text]
+        self.categorical = _categorical(categorical, self.context)
+        self.tags = {name: tags[name] for name in names if name in tags and name not in source.names}
+        self.from_join = [name for name in wanted if name in elsewhere]
 
     def read(self, columns: Iterable[str], on_error: OnError) -> tuple[pa.Table, RowChecks]:
         """Read the log's columns of verdicts and all that stand beside them; and what is wrong with its rows."""
@@ -138,7 +108,7 @@ class Covariates:
         columns: dict[str, pa.ChunkedArray] = {}
         other = None
         if self.join and self.from_join:
-            other = joined_columns(checks, self.join, table, list(self.from_join), text=self.categorical)
+            other = joined_columns(checks, self.join, table, self.from_join, text=self.categorical)
         for name in self.context:
             if name in self.tags:
                 column = pc.struct_field(table[TAGS], self.tags[name])
@@ -157,7 +127,8 @@ class Covariates:
     def _settled(self, checks: RowChecks, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         """Return a context column as what it holds: categories, or what a file without types shows it to be."""
         if name in self.categorical:
-            return _as_categories(column, name, checks.source)
+            texts = names_in(pa.table({name: column}), name, checks.source)
+            return pa.chunked_array([texts.dictionary.take(texts.indices)])
         if self.join and name in self.from_join:
             guessed, origin = self.join.source.untyped and name != self.join.right, self.join.source.label
         else:
@@ -261,7 +232,7 @@ def read_contexts(
     """
     source = open_source(rows)
     schema = detect_schema(source.names)
-    beside = Covariates.resolve(
+    beside = Covariates(
         source,
         context=[column.name for column in encoder.columns],
         text=encoder.text,
@@ -297,7 +268,7 @@ def _refuse_outcomes(
             )
 
 
-def _categorical(categorical: Sequence[str] | str | None, context: tuple[str, ...]) -> frozenset[str]:
+def _categorical(categorical: Sequence[str] | str | None, context: list[str]) -> list[str]:
     names = [categorical] if isinstance(categorical, str) else several(categorical or (), "categorical")
     for name in names:
         if name not in context:
@@ -306,9 +277,4 @@ def _categorical(categorical: Sequence[str] | str | None, context: tuple[str, ..
                 Argument("context"),
                 f", {listed(context)}.",
             )
-    return frozenset(names)
-
-
-def _as_categories(column: pa.ChunkedArray, name: str, source: str) -> pa.ChunkedArray:
-    texts = names_in(pa.table({name: column}), name, source)
-    return pa.chunked_array([texts.dictionary.take(texts.indices)])
+    return names

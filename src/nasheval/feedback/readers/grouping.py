@@ -87,7 +87,13 @@ def group_rows(
     """
     if ids is None and text is None:
         return table, np.arange(n_rows, dtype=np.int32)
-    of_row, first = by_appearance(codes_of(ids) if ids is not None else _prompt_codes(table, str(text)))
+    if ids is not None:
+        key = codes_of(ids)
+    else:
+        key, missing = codes_of(table[text]), is_null(table[text])
+        key[missing] = key.max(initial=0) + 1 + np.arange(int(missing.sum()))  # an unknown prompt is like no other
+        key = joint_codes([key, *(codes_of(table[name]) for name in table.column_names if name != text)])
+    of_row, first = by_appearance(key)
     return table.take(pa.array(first)) if table.num_columns else table, of_row
 
 
@@ -116,12 +122,6 @@ def joint_codes(columns: Iterable[Ints]) -> Ints:
     for values in others:
         key = np.unique(key * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1].ravel()
     return key
-
-
-def _prompt_codes(table: pa.Table, text: str) -> Ints:
-    prompt, missing = codes_of(table[text]), is_null(table[text])
-    prompt[missing] = prompt.max(initial=0) + 1 + np.arange(int(missing.sum()))  # an unknown prompt is like no other
-    return joint_codes([prompt, *(codes_of(table[name]) for name in table.column_names if name != text)])
 
 
 # -- a second file ----------------------------------------------------------------------------------------------------

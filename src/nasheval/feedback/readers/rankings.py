@@ -72,7 +72,7 @@ def read_rankings(
         return read_preflib(Path(fspath(source)), unranked=unranked, design=design)
     opened = open_source(source)
     shape = _shape(opened, ballot, agent, rank, agents, order)
-    beside = Covariates.resolve(
+    beside = Covariates(
         opened,
         context=context,
         text=text,

@@ -51,7 +51,7 @@ def read_scores(
     names, flat = list(columns), [name for runs in columns.values() for name in runs]
     opened.need("agents", *flat)
     chosen = _pairs_wanted(pairs_per_context, len(names))
-    beside = Covariates.resolve(
+    beside = Covariates(
         opened,
         context=context,
         text=text,

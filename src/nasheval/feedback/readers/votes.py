@@ -79,7 +79,7 @@ def read_votes(
     """
     opened = open_source(source)
     schema = _schema(opened, model_a, model_b, winner)
-    beside = Covariates.resolve(
+    beside = Covariates(
         opened,
         context=_usual_context(schema, opened) if context is None else context,
         text=("prompt" if schema.prompt else None) if text == "auto" else text,
