@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -10,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nasheval.contexts import ContextEncoder, TextEncoder
+from nasheval.contexts import ContextEncoder, TextEncoder, columns
 from nasheval.errors import InputError
 
 NAN = float("nan")
@@ -66,9 +67,10 @@ def test_a_level_never_seen_is_other_for_trees_and_nothing_for_networks() -> Non
     assert encoder.encode(new, form="network").tolist() == [[0, 0], [0, 0], [0, 1]]
 
 
-def test_levels_beyond_max_levels_are_pooled() -> None:
+def test_levels_beyond_the_most_are_pooled(monkeypatch: pytest.MonkeyPatch) -> None:
     column = ["a"] * 5 + ["b"] * 4 + ["c", "d"] + ["b"]
-    encoder = ContextEncoder.fit(pa.table({"g": column}), max_levels=2)
+    monkeypatch.setattr(columns, "MAX_LEVELS", 2)
+    encoder = ContextEncoder.fit(pa.table({"g": column}))
     assert encoder.feature_names("network") == ("g=a", "g=b", "g:other")
     new = pa.table({"g": ["a", "b", "c", "never seen", None]})
     assert encoder.encode(new).ravel().tolist() == [0, 1, 2, 2, 3]
@@ -80,8 +82,9 @@ def test_levels_are_ordered_by_frequency_then_by_name() -> None:
     assert encoder.columns[0].levels == ("z", "a", "b")
 
 
-def test_a_level_called_other_or_missing_keeps_its_own_feature() -> None:
-    encoder = ContextEncoder.fit(pa.table({"g": ["other", "other", "missing", "missing", "x", None]}), max_levels=2)
+def test_a_level_called_other_or_missing_keeps_its_own_feature(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(columns, "MAX_LEVELS", 2)
+    encoder = ContextEncoder.fit(pa.table({"g": ["other", "other", "missing", "missing", "x", None]}))
     assert encoder.feature_names("network") == ("g=missing", "g=other", "g:other", "g:missing")
 
 
@@ -133,21 +136,14 @@ def test_arrays_are_named_by_position() -> None:
     assert ContextEncoder.fit(np.empty((3, 0))).encode(np.empty((2, 0))).shape == (2, 0)
 
 
-def test_kinds_override_what_the_type_says() -> None:
-    table = pa.table({"n": [1, 2, 1], "s": ["1.5", None, "2"], "b": ["true", "0", None], "m": [1.0, 0.0, NAN]})
-    kinds = {"n": "categorical", "s": "numeric", "b": "boolean", "m": "boolean"}
-    X = ContextEncoder.fit(table, kinds=kinds).encode(table)
-    np.testing.assert_array_equal(X, np.array([[0, 1.5, 1, 1], [1, NAN, 0, 0], [0, 2, NAN, NAN]], dtype=np.float32))
-
-
-def test_numbers_as_categories_do_not_care_whether_they_are_integers() -> None:
-    encoder = ContextEncoder.fit(pa.table({"n": [1, 2, 1]}), kinds={"n": "categorical"})
-    assert encoder.encode(pa.table({"n": [2.0, NAN, 1.0]})).ravel().tolist() == [1, 3, 0]
-
-
-def test_columns_choose_and_extra_ones_are_ignored() -> None:
-    encoder = ContextEncoder.fit(TABLE, columns=["votes"])
+def test_columns_that_were_not_fitted_are_ignored() -> None:
+    encoder = ContextEncoder.fit(TABLE.select(["votes"]))
     assert encoder.encode(TABLE).ravel().tolist() == [1, 2, 3, 4]
+
+
+def test_numbers_for_a_category_do_not_care_whether_they_are_integers() -> None:
+    encoder = ContextEncoder.fit(pa.table({"n": ["1", "2", "1"]}))
+    assert encoder.encode(pa.table({"n": [2.0, NAN, 1.0]})).ravel().tolist() == [1, 3, 0]
 
 
 def test_no_rows_encode_to_no_rows() -> None:
@@ -194,7 +190,8 @@ def test_agrees_with_scikit_learn_on_training_data() -> None:
 def test_round_trip_finite_and_independent_of_row_order(
     train: list[dict[str, object]], new: list[dict[str, object]], max_levels: int
 ) -> None:
-    encoder = ContextEncoder.fit(as_table(train), max_levels=max_levels, kinds={"g": "categorical"})
+    with mock.patch.object(columns, "MAX_LEVELS", max_levels):
+        encoder = ContextEncoder.fit(as_table(2 * train))
     again = ContextEncoder.from_json(encoder.to_json())
     assert again == encoder
     order = np.random.default_rng(0).permutation(len(new))
@@ -210,9 +207,8 @@ def test_round_trip_finite_and_independent_of_row_order(
 @given(st.lists(rows, min_size=1, max_size=12))
 @settings(deadline=None, max_examples=50)
 def test_fitting_does_not_depend_on_row_order(train: list[dict[str, object]]) -> None:
-    there, back = (
-        ContextEncoder.fit(as_table(t), kinds={"g": "categorical"}, max_levels=2) for t in (train, train[::-1])
-    )
+    with mock.patch.object(columns, "MAX_LEVELS", 2):
+        there, back = (ContextEncoder.fit(as_table(2 * t)) for t in (train, train[::-1]))
     assert there.feature_names("network") == back.feature_names("network")
     for form in ("trees", "network"):
         np.testing.assert_allclose(
@@ -223,7 +219,8 @@ def test_fitting_does_not_depend_on_row_order(train: list[dict[str, object]]) ->
 @given(st.lists(rows, min_size=1, max_size=12), levels)
 @settings(deadline=None, max_examples=50)
 def test_one_category_is_at_most_one_feature(train: list[dict[str, object]], level: str | None) -> None:
-    encoder = ContextEncoder.fit(as_table(train), columns=["g"], kinds={"g": "categorical"}, max_levels=2)
+    with mock.patch.object(columns, "MAX_LEVELS", 2):
+        encoder = ContextEncoder.fit(as_table(2 * train).select(["g"]))
     new = pa.table({"g": pa.array([level], pa.string())})
     hot = encoder.encode(new, form="network").sum()
     seen = {record["g"] for record in train}
@@ -250,17 +247,11 @@ def test_rows_are_not_encoded_one_by_one() -> None:
 
 FITS = {
     "no rows": ({"table": TABLE.slice(0, 0)}, "contexts: no rows. Fit needs at least one."),
-    "unknown column": (
-        {"columns": ["votes", "height"]},
-        "contexts: no column 'height'. Given: 'age', 'votes', 'code', 'lang'. Expected: 'votes', 'height'. "
-        "Add what is missing; a column of nulls is accepted.",
-    ),
     "unknown text": (
-        {"text": "prompt", "columns": []},
+        {"text": "prompt"},
         "contexts: no column 'prompt'. Given: 'age', 'votes', 'code', 'lang'. Expected: 'prompt'. "
         "Add what is missing; a column of nulls is accepted.",
     ),
-    "one name": ({"columns": "age"}, "contexts: columns='age'. Accepted: a list of names. Write columns=['age']."),
     "text of numbers": (
         {"text": "votes"},
         "contexts, column 'votes': values of type int64.\n  Accepted: strings to embed.",
@@ -268,27 +259,6 @@ FITS = {
     "encoder without text": (
         {"text_encoder": TextEncoder()},
         "contexts: text_encoder= was given without text=. Name the text column with text=.",
-    ),
-    "no levels": ({"max_levels": 0}, "contexts: max_levels=0. Accepted: a whole number of at least 1."),
-    "unknown kind": (
-        {"kinds": {"lang": "text"}},
-        "contexts: kinds={'lang': 'text'}. Accepted: 'numeric', 'boolean', 'categorical'. "
-        "Name a text column with text=.",
-    ),
-    "kind of no column": (
-        {"kinds": {"height": "numeric"}},
-        "contexts: kinds= names 'height', which is not among the columns 'age', 'votes', 'code', 'lang'.",
-    ),
-    "no number": (
-        {"kinds": {"lang": "numeric"}},
-        "contexts, column 'lang', rows 1, 2, 3: 'en' is not a number.\n  Accepted: numbers, null where missing.\n"
-        "  To do: correct the values, or fit with kinds={'lang': 'categorical'}.",
-    ),
-    "no truth value": (
-        {"kinds": {"votes": "boolean"}},
-        "contexts, column 'votes', rows 2, 3, 4: '2.0' is not a truth value.\n"
-        "  Accepted: true and false, or 1 and 0, null where missing.\n"
-        "  To do: correct the values, or fit with kinds={'votes': 'categorical'}.",
     ),
     "infinity": (
         {"table": pa.table({"x": [1.0, float("inf"), 2.0, -float("inf")]})},
@@ -304,21 +274,13 @@ FITS = {
         {"table": pa.table({"x": [[1], [2]]})},
         "contexts, column 'x': values of type list<item: int64>.\n"
         "  Accepted: numbers, booleans, strings and dictionary (categorical) columns.\n"
-        "  To do: convert the column to one of these, or leave it out of columns=.",
-    ),
-    "list as category": (
-        {"table": pa.table({"x": [{"a": 1}]}), "kinds": {"x": "categorical"}},
-        "contexts, column 'x': values of type struct<a: int64> in place of categories.",
-    ),
-    "time as number": (
-        {"table": pa.table({"x": pa.array([0], pa.timestamp("s"))}), "kinds": {"x": "numeric"}},
-        "contexts, column 'x': values of type timestamp[s] in place of a number.",
+        "  To do: convert the column to one of these, or leave it out of context=.",
     ),
     "identifier": (
         {"table": pa.table({"id": [f"row {i}" for i in range(60)]})},
         "contexts, column 'id': 60 different values in 60 rows, too many for a category.\n"
         "  Accepted: strings that repeat, or at most 50 different ones.\n"
-        "  To do: leave it out of columns=, name it with text=, or fit with kinds={'id': 'categorical'}.",
+        "  To do: leave it out of context=, or name it with text=.",
     ),
     "same feature twice": (
         {"table": pa.table({"a": ["b", "b"], "a=b": [1, 2]})},
@@ -353,13 +315,13 @@ ENCODES = {
     "string for a number": (
         {"table": TABLE.set_column(0, "age", pa.array(["20", "old", "1", None]))},
         "contexts, column 'age', row 2: 'old' is not a number.\n  Accepted: numbers, null where missing.\n"
-        "  To do: correct the values, or fit with kinds={'age': 'categorical'}.",
+        "  To do: correct the values, or fit with categorical=['age'].",
     ),
     "string for a truth value": (
         {"table": TABLE.set_column(2, "code", pa.array(["yes", "no", "true", None]))},
         "contexts, column 'code', rows 1, 2: 'yes' is not a truth value.\n"
         "  Accepted: true and false, or 1 and 0, null where missing.\n"
-        "  To do: correct the values, or fit with kinds={'code': 'categorical'}.",
+        "  To do: correct the values, or fit with categorical=['code'].",
     ),
     "infinity": (
         {"table": TABLE.set_column(0, "age", pa.array([1.0, 1.0, -float("inf"), 1.0]))},
@@ -367,10 +329,6 @@ ENCODES = {
         "  Accepted: finite numbers up to 3.4e+38, null where missing.\n  To do: replace it by null or clip it.",
     ),
     "form": ({"form": "forest"}, "contexts: form='forest'. Accepted: 'trees' or 'network'."),
-    "vectors": (
-        {"vectors": np.zeros((4, 3))},
-        "contexts: vectors= of shape (4, 3). Accepted: (4, 0), as embed() gives them.",
-    ),
 }
 
 
@@ -381,8 +339,3 @@ def test_what_cannot_be_encoded_is_refused(case: str) -> None:
     with pytest.raises(InputError) as caught:
         encoder.encode(**{"table": TABLE, **arguments})
     assert str(caught.value) == message
-
-
-def test_an_identifier_can_be_made_a_category_on_purpose() -> None:
-    table = pa.table({"id": [f"row {i}" for i in range(60)]})
-    assert len(ContextEncoder.fit(table, kinds={"id": "categorical"}).feature_names("network")) == 51

@@ -51,7 +51,7 @@ BAD = {
     "mixed records": (
         [{"a": 1}, {"a": "x"}],
         TWO_KINDS
-        + "numbers, booleans or strings, one kind per column, None where missing.\n  To do: convert it first.",
+        + "numbers, booleans or strings, one kind per column, null where missing.\n  To do: convert it first.",
     ),
     "mixed frame": (
         pd.DataFrame({"a": pd.Series([1, "x"], dtype=object)}),

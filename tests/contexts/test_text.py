@@ -1,14 +1,12 @@
 from __future__ import annotations
 
 import importlib.util
-import logging
-import re
 import subprocess
 import sys
 import types
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pandas as pd
@@ -85,7 +83,8 @@ def test_every_container_of_strings_is_embedded_alike() -> None:
 @given(st.lists(st.text(), min_size=1, max_size=6), st.integers(1, 4))
 @settings(deadline=None, max_examples=30)
 def test_a_vector_does_not_depend_on_its_neighbours(texts: list[str], batch_size: int) -> None:
-    together = TextEncoder(batch_size=batch_size).encode(texts)
+    with mock.patch.object(text, "_BATCH_TEXTS", batch_size):
+        together = TextEncoder().encode(texts)
     alone = np.vstack([TextEncoder().encode([t]) for t in texts])
     np.testing.assert_array_equal(together, alone)
 
@@ -113,53 +112,6 @@ def test_long_texts_come_in_small_batches(fake: type[FakeTransformer], monkeypat
     TextEncoder("m", 2).encode(["x" * 600_000, "y" * 600_000, *(f"short {i}" for i in range(100))])
     assert sizes == [32, 32, 32, *[1] * 6]
     assert sum(sizes) == 102
-
-
-def test_the_cache_embeds_a_text_once(fake: type[FakeTransformer], tmp_path: Path) -> None:
-    encoder = TextEncoder("m", 4, tmp_path)
-    first = encoder.encode(TEXTS)
-    fake.seen.clear()
-    np.testing.assert_array_equal(TextEncoder("m", 4, tmp_path).encode(TEXTS), first)
-    assert fake.seen == []
-    encoder.encode(["new", *TEXTS])
-    assert fake.seen == ["new"]
-    TextEncoder("m", 3, tmp_path).encode(["new"])
-    TextEncoder("m/2", 4, tmp_path).encode(["new"])
-    assert len({file.name.split(".")[0] for file in tmp_path.iterdir()}) == 3
-
-
-def test_a_run_that_breaks_off_keeps_what_it_had(
-    fake: type[FakeTransformer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(text, "_KEEP_EVERY", 2)
-    encode = fake.encode
-
-    def breaks_off(self: FakeTransformer, texts: list[str], **settings: object) -> np.ndarray[Any, Any]:
-        if "e" in texts:
-            raise KeyboardInterrupt
-        return encode(self, texts, **settings)
-
-    monkeypatch.setattr(fake, "encode", breaks_off)
-    with pytest.raises(KeyboardInterrupt):
-        TextEncoder("m", 2, tmp_path).encode(list("abcdef"))
-    monkeypatch.setattr(fake, "encode", encode)
-    fake.seen.clear()
-    TextEncoder("m", 2, tmp_path).encode(list("abcdef"))
-    assert fake.seen == ["e", "f"]
-
-
-def test_the_default_cache_is_the_users(
-    fake: type[FakeTransformer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "xdg"))
-    TextEncoder("org/model", 4, cache=True).encode(["a"])
-    (file,) = (tmp_path / "xdg/nasheval/text").iterdir()
-    assert re.fullmatch(r"org-model-[0-9a-f]{8}-4\.\w{16}\.parquet", file.name)
-    monkeypatch.delenv("XDG_CACHE_HOME")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    TextEncoder("org/model", 4, cache=True).encode(["a"])
-    (again,) = (tmp_path / ".cache/nasheval/text").iterdir()
-    assert again.name.split(".")[0] == file.name.split(".")[0]
 
 
 def test_progress_shows_on_a_terminal_only(
@@ -192,16 +144,9 @@ def test_absent_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
     )
 
 
-def test_round_trip_as_a_dict() -> None:
-    encoder = TextEncoder("org/model", 32)
-    assert encoder.to_dict() == {"model": "org/model", "dim": 32}
-    assert TextEncoder.from_dict(encoder.to_dict()) == encoder
-
-
 BAD = {
     "wordllama's dim": ({"dim": 65}, "text encoder: dim=65 for wordllama. Accepted: 64, 128 or 256."),
     "dim": ({"dim": True}, "text encoder: dim=True. Accepted: a whole number from 1 to 16,384."),
-    "batch": ({"batch_size": 0}, "text encoder: batch_size=0. Accepted: a whole number from 1 to 1,000,000."),
     "model": ({"model": " "}, "text encoder: model=' '. Accepted: 'wordllama' or the name of a model."),
 }
 
@@ -248,22 +193,3 @@ def test_models_that_misbehave_are_named(fake: type[FakeTransformer], monkeypatc
     monkeypatch.setattr(fake, "encode", lambda *_, **__: np.full((1, 3), np.nan))
     with pytest.raises(InputError, match="'small' gave a vector with NaN or infinity"):
         TextEncoder("small", 3).encode(["a"])
-
-
-def test_a_cache_that_is_no_folder_is_refused(fake: type[FakeTransformer], tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(InputError, match=r"^text cache: cannot use the folder .*file \(File exists\)\.$"):
-        TextEncoder("m", 2, tmp_path / "file").encode(["a"])
-
-
-def test_a_cache_that_cannot_be_written_costs_nothing(
-    fake: type[FakeTransformer], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(28, "No space left on device")
-
-    monkeypatch.setattr("os.replace", full)
-    with caplog.at_level(logging.WARNING):
-        assert TextEncoder("m", 2, tmp_path).encode(["a"]).shape == (1, 2)
-    assert "No space left on device" in caplog.text
-    assert list(tmp_path.iterdir()) == []

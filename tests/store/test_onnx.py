@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from unittest import mock
 
 import numpy as np
 import onnxruntime
 import pyarrow as pa
 import pytest
 
+from nasheval.contexts import columns
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import ConvergenceError, InputError, MissingExtraError
 from nasheval.game.regularizers import L2
@@ -35,7 +37,8 @@ def table(n, *, seed, gaps=True):
 
 
 def policy(contexts, output="sparsemax", *, waves=8, max_levels=50, budget=None, costs=None):
-    encoder = ContextEncoder.fit(contexts, max_levels=max_levels)
+    with mock.patch.object(columns, "MAX_LEVELS", max_levels):
+        encoder = ContextEncoder.fit(contexts)
     rng = np.random.default_rng(0)
     p = initial(len(encoder.feature_names("network")), len(AGENTS), (16, 8), waves, 1.0, rng)
     p["head"] = rng.standard_normal(p["head"].shape).astype(np.float32)

@@ -29,7 +29,6 @@ def fake(texts):
 @pytest.fixture
 def faked(monkeypatch):
     monkeypatch.setattr("nasheval.contexts.text._load", lambda model, dim: fake)
-    monkeypatch.setattr("nasheval.contexts.text.VectorCache", None)
 
 
 @pytest.fixture

@@ -55,7 +55,7 @@ def predict(
       nasheval predict model/ new.csv --keep id --budget 0.002 > lotteries.csv
     """
     from nasheval.estimator import load
-    from nasheval.feedback.readers.contexts import read_contexts
+    from nasheval.feedback.readers.covariates import read_contexts
     from nasheval.policy.availability import candidates
     from nasheval.policy.choosing import WINNER
     from nasheval.scoring.rivals import context_notes

@@ -153,7 +153,6 @@ _OWN = {
 
 def chosen_rows(file: str, where: str) -> str | Source:
     """Return the rows of a file that --where chooses; the file itself where it says nothing."""
-    from nasheval.feedback.readers.row_checks import need_columns
     from nasheval.feedback.readers.sources import open_source
 
     if not where:
@@ -164,7 +163,7 @@ def chosen_rows(file: str, where: str) -> str | Source:
     if not equals or not column:
         raise InputError(f"--where is {where!r}; accepted is column=value, column=one|other or column!=value.")
     source = open_source(file)
-    need_columns({"where": column}, source.names, source.label)
+    source.need("where", column)
     return source.where(column, [value.strip() for value in values.split("|")], other=other)
 
 

@@ -14,9 +14,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nasheval.contexts.saved import fail, fields, strings
 from nasheval.contexts.table import Column
 from nasheval.contexts.values import levels_of, numbers, truths
+from nasheval.files import Kinds, require_fields, require_names
 
 Form = Literal["trees", "network"]
 Block: TypeAlias = npt.NDArray[np.float32]
@@ -24,6 +24,7 @@ Block: TypeAlias = npt.NDArray[np.float32]
 # In n rows no value is more than sqrt(n - 1) standard deviations out, so this never touches training data of up to
 # 100 million rows; it only keeps a wild value that comes later from overflowing in a network.
 FARTHEST = 1e4
+MAX_LEVELS = 50  # of a category; rarer ones are one level, "other"
 
 
 @dataclass(frozen=True)
@@ -33,13 +34,14 @@ class _Column:
     name: str
     missing: bool = field(kw_only=True)
     kind: ClassVar[str]
+    saved: ClassVar[Kinds]
 
     def names(self, form: Form) -> list[str]:
         """Name the features of a form."""
         return [self.name, f"{self.name}:missing"] if form == "network" and self.missing else [self.name]
 
     def to_dict(self) -> dict[str, Any]:
-        """Give what `from_dict` takes, as JSON values."""
+        """Give what `column_from` takes, as JSON values."""
         return {"kind": self.kind, **asdict(self)}
 
 
@@ -60,9 +62,10 @@ class NumericColumn(_Column):
     mean: float
     scale: float
     kind: ClassVar[str] = "numeric"
+    saved: ClassVar[Kinds] = {"mean": float, "scale": float}
 
     @classmethod
-    def fit(cls, name: str, column: Column, max_levels: int) -> NumericColumn:
+    def fit(cls, name: str, column: Column) -> NumericColumn:
         """Learn mean, scale and whether values are missing from the training rows."""
         values = numbers(name, column)
         present = values[~np.isnan(values)]
@@ -84,14 +87,6 @@ class NumericColumn(_Column):
         if self.missing:
             out[:, 1] = absent
 
-    @classmethod
-    def from_dict(cls, saved: object, where: str) -> NumericColumn:
-        """Check and rebuild a saved column."""
-        values = fields(saved, where, {"kind": str, "name": str, "mean": float, "scale": float, "missing": bool})
-        if values["scale"] <= 0:
-            fail(where, "'scale' is not positive")
-        return cls(values["name"], values["mean"], values["scale"], missing=values["missing"])
-
 
 @dataclass(frozen=True)
 class BooleanColumn(_Column):
@@ -108,9 +103,10 @@ class BooleanColumn(_Column):
 
     share: float
     kind: ClassVar[str] = "boolean"
+    saved: ClassVar[Kinds] = {"share": float}
 
     @classmethod
-    def fit(cls, name: str, column: Column, max_levels: int) -> BooleanColumn:
+    def fit(cls, name: str, column: Column) -> BooleanColumn:
         """Learn the share of true and whether values are missing from the training rows."""
         values = truths(name, column)
         present = values[~np.isnan(values)]
@@ -123,14 +119,6 @@ class BooleanColumn(_Column):
         out[:, 0] = values if form == "trees" else np.where(absent, self.share, values)
         if form == "network" and self.missing:
             out[:, 1] = absent
-
-    @classmethod
-    def from_dict(cls, saved: object, where: str) -> BooleanColumn:
-        """Check and rebuild a saved column."""
-        values = fields(saved, where, {"kind": str, "name": str, "share": float, "missing": bool})
-        if not 0 <= values["share"] <= 1:
-            fail(where, "'share' is outside [0, 1]")
-        return cls(values["name"], values["share"], missing=values["missing"])
 
 
 @dataclass(frozen=True)
@@ -152,16 +140,17 @@ class CategoricalColumn(_Column):
     levels: tuple[str, ...]
     pooled: bool
     kind: ClassVar[str] = "categorical"
+    saved: ClassVar[Kinds] = {"levels": list, "pooled": bool}
 
     @classmethod
-    def fit(cls, name: str, column: Column, max_levels: int) -> CategoricalColumn:
+    def fit(cls, name: str, column: Column) -> CategoricalColumn:
         """Learn the most frequent levels and whether values are missing from the training rows."""
         coded = levels_of(name, column)
         counts = np.bincount(coded.indices.drop_null().to_numpy(), minlength=len(coded.dictionary))
         table = pa.table({"level": coded.dictionary, "count": counts})
         ordered = table.sort_by([("count", "descending"), ("level", "ascending")])["level"]
-        kept = tuple(map(str, ordered.slice(0, max_levels).to_pylist()))
-        return cls(name, kept, len(ordered) > max_levels, missing=coded.null_count > 0)
+        kept = tuple(map(str, ordered.slice(0, MAX_LEVELS).to_pylist()))
+        return cls(name, kept, len(ordered) > MAX_LEVELS, missing=coded.null_count > 0)
 
     def names(self, form: Form) -> list[str]:
         """Name the features of a form."""
@@ -170,35 +159,42 @@ class CategoricalColumn(_Column):
         extra = [f"{self.name}:other"] * self.pooled + [f"{self.name}:missing"] * self.missing
         return [f"{self.name}={level}" for level in self.levels] + extra
 
-    def codes(self, column: Column) -> npt.NDArray[np.int64]:
-        """Give the ordinal code of each row, (n,)."""
-        coded = levels_of(self.name, column)
-        known = pc.index_in(coded.dictionary, value_set=pa.array(self.levels, pa.large_string()))
-        other, missing = len(self.levels), len(self.levels) + 1
-        # One entry more than there are levels: the null index -1 picks the last.
-        code: npt.NDArray[np.int64] = np.append(known.fill_null(other).to_numpy(), missing).astype(np.int64)
-        rows: npt.NDArray[np.int64] = coded.indices.fill_null(-1).to_numpy()
-        return code[rows]
-
     def write(self, out: Block, column: Column, form: Form) -> None:
         """Write the features of a form into `out`, (n, width) of zeros."""
-        codes = self.codes(column)
+        coded, kept = levels_of(self.name, column), len(self.levels)
+        known = pc.index_in(coded.dictionary, value_set=pa.array(self.levels, pa.large_string()))
+        # One code more than there are levels: the null index -1 picks the last, that of a missing value.
+        code: npt.NDArray[np.int64] = np.append(known.fill_null(kept).to_numpy(), kept + 1).astype(np.int64)
+        rows: npt.NDArray[np.int64] = coded.indices.fill_null(-1).to_numpy()
         if form == "trees":
-            out[:, 0] = codes
+            out[:, 0] = code[rows]
             return
-        kept = len(self.levels)
         feature = np.append(np.arange(kept), [kept if self.pooled else -1, kept + self.pooled if self.missing else -1])
-        hot = feature[codes]
+        hot = feature[code[rows]]
         rows = np.flatnonzero(hot >= 0)
         out[rows, hot[rows]] = 1
-
-    @classmethod
-    def from_dict(cls, saved: object, where: str) -> CategoricalColumn:
-        """Check and rebuild a saved column."""
-        values = fields(saved, where, {"kind": str, "name": str, "levels": list, "pooled": bool, "missing": bool})
-        levels = strings(values["levels"], f"{where}, 'levels'")
-        return cls(values["name"], levels, values["pooled"], missing=values["missing"])
 
 
 AnyColumn: TypeAlias = NumericColumn | BooleanColumn | CategoricalColumn
 KINDS: dict[str, type[AnyColumn]] = {kind.kind: kind for kind in (NumericColumn, BooleanColumn, CategoricalColumn)}
+
+
+def column_from(saved: object, where: str) -> AnyColumn:
+    """Rebuild a column that `to_dict` gave; a ValueError says what is wrong with any other value.
+
+    Args:
+        where: what to call it in an error.
+    """
+    kind = saved.get("kind") if isinstance(saved, dict) else None
+    if not isinstance(kind, str) or kind not in KINDS:
+        raise ValueError(f"{where}: its kind is not one of {', '.join(map(repr, KINDS))}")
+    made = KINDS[kind]
+    values = dict(require_fields(saved, where, {"kind": str, "name": str, "missing": bool, **made.saved}))
+    if values.get("scale", 1.0) <= 0:
+        raise ValueError(f"{where}: 'scale' is not positive")
+    if not 0 <= values.get("share", 0.5) <= 1:
+        raise ValueError(f"{where}: 'share' is outside [0, 1]")
+    if made is CategoricalColumn:
+        values["levels"] = require_names(values["levels"], f"{where}, 'levels'")
+    del values["kind"]
+    return made(**values)

@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from nasheval.contexts.columns import KINDS, AnyColumn, Block, CategoricalColumn, Form
-from nasheval.contexts.saved import FORMAT, VERSION, fail, fields, parse
+from nasheval.contexts.columns import KINDS, MAX_LEVELS, AnyColumn, Block, CategoricalColumn, Form, column_from
 from nasheval.contexts.table import Column, as_table, holds_text
 from nasheval.contexts.text import TextEncoder
-from nasheval.contexts.values import as_categorical, detect_kind
+from nasheval.contexts.values import detect_kind
 from nasheval.errors import Argument, InputError, ReadError
+from nasheval.files import Kinds, parse_json, require_fields
 
-MAX_LEVELS = 50
+FORMAT, VERSION = "nasheval.contexts", 1
+_SAVED: Kinds = {
+    "format": str,
+    "version": int,
+    "columns": list,
+    "text": (str, type(None)),
+    "text_encoder": (dict, type(None)),
+}
 
 
 @dataclass(frozen=True)
@@ -38,39 +45,32 @@ class ContextEncoder:
     text: str | None = None
     text_encoder: TextEncoder | None = None
 
+    def __post_init__(self) -> None:
+        forms: tuple[Form, ...] = get_args(Form)
+        for form in forms:
+            name, count = next(iter(Counter(self.feature_names(form)).most_common(1)), ("", 0))
+            if count > 1:
+                raise InputError(f"contexts: {count} features would be named {name!r}. Rename one of their columns.")
+
     @classmethod
-    def fit(
-        cls,
-        table: object,
-        *,
-        columns: Iterable[str] | None = None,
-        text: str | None = None,
-        text_encoder: TextEncoder | None = None,
-        kinds: Mapping[str, str] | None = None,
-        max_levels: int = MAX_LEVELS,
-    ) -> ContextEncoder:
+    def fit(cls, table: object, *, text: str | None = None, text_encoder: TextEncoder | None = None) -> ContextEncoder:
         """Learn means, scales and levels from training contexts.
 
         Args:
             table: n >= 1 training contexts, in any form that `as_table` takes.
-            columns: the columns to use; None for all but the text.
             text: the column that holds text to embed.
             text_encoder: what embeds it; None for WordLlama at 64 dimensions.
-            kinds: "numeric", "boolean" or "categorical" for columns whose Arrow type would say otherwise.
-            max_levels: the most levels to tell apart in a category; rarer ones are one level, "other".
         """
         contexts = as_table(table)
-        _check_settings(text, text_encoder, max_levels)
-        names = _chosen(contexts, columns, text)
-        forced = _checked_kinds(kinds or {}, names)
+        if text is None and text_encoder is not None:
+            raise InputError("contexts: text_encoder= was given without text=. Name the text column with text=.")
         if contexts.num_rows == 0 and contexts.column_names:
             raise InputError("contexts: no rows. Fit needs at least one.")
         if text is not None:
+            _require(contexts, [text])
             _check_text(text, contexts[text])
-        fitted = tuple(_fit_column(name, contexts[name], forced.get(name), max_levels) for name in names)
-        encoder = cls(fitted, text, None if text is None else text_encoder or TextEncoder())
-        encoder._check_distinct_features()
-        return encoder
+        fitted = tuple(_fit_column(name, contexts[name]) for name in contexts.column_names if name != text)
+        return cls(fitted, text, None if text is None else text_encoder or TextEncoder())
 
     def encode(self, table: object, *, form: Form = "trees", vectors: Block | None = None) -> Block:
         """Encode n contexts as an (n, p) float32 matrix.
@@ -92,7 +92,7 @@ class ContextEncoder:
             stop = start + len(column.names(form))
             column.write(X[:, start:stop], contexts[column.name], form)
             start = stop
-        X[:, start:] = self.embed(contexts) if vectors is None else _checked_vectors(vectors, X[:, start:].shape)
+        X[:, start:] = self.embed(contexts) if vectors is None else vectors
         return X
 
     def embed(self, table: object) -> Block:
@@ -133,45 +133,34 @@ class ContextEncoder:
             "version": VERSION,
             "columns": [column.to_dict() for column in self.columns],
             "text": self.text,
-            "text_encoder": self.text_encoder.to_dict() if self.text_encoder else None,
+            "text_encoder": {"model": encoder.model, "dim": encoder.dim} if (encoder := self.text_encoder) else None,
         }
         return json.dumps(document, ensure_ascii=False, allow_nan=False, indent=1)
 
     @classmethod
     def from_json(cls, saved: str) -> ContextEncoder:
         """Read an encoder that `to_json` wrote; anything else is an InputError."""
-        types: dict[str, type | tuple[type, ...]] = {"format": str, "version": int, "columns": list}
-        types |= {"text": (str, type(None)), "text_encoder": (dict, type(None))}
-        document = fields(parse(saved), "top level", types)
-        if (document["text"] is None) != (document["text_encoder"] is None):
-            fail("top level", "'text' and 'text_encoder' must both be there or both be null")
-        columns = tuple(_column_from(column, i) for i, column in enumerate(document["columns"], start=1))
-        text = document["text_encoder"]
-        encoder = cls(columns, document["text"], None if text is None else TextEncoder.from_dict(text))
-        encoder._check_distinct_features()
-        return encoder
+        try:
+            return cls._from_document(parse_json(saved))
+        except InputError:
+            raise
+        except ValueError as error:
+            raise InputError(f"saved encoder: {error}. Save the encoder again with to_json().") from error
 
-    def _check_distinct_features(self) -> None:
-        forms: tuple[Form, ...] = get_args(Form)
-        for form in forms:
-            name, count = next(iter(Counter(self.feature_names(form)).most_common(1)), ("", 0))
-            if count > 1:
-                raise InputError(f"contexts: {count} features would be named {name!r}. Rename one of their columns.")
-
-
-def _check_settings(text: str | None, text_encoder: TextEncoder | None, max_levels: int) -> None:
-    if text is None and text_encoder is not None:
-        raise InputError("contexts: text_encoder= was given without text=. Name the text column with text=.")
-    if type(max_levels) is not int or max_levels < 1:
-        raise InputError(f"contexts: max_levels={max_levels!r}. Accepted: a whole number of at least 1.")
-
-
-def _chosen(contexts: pa.Table, columns: Iterable[str] | None, text: str | None) -> list[str]:
-    if isinstance(columns, str):
-        raise InputError(f"contexts: columns={columns!r}. Accepted: a list of names. Write columns=[{columns!r}].")
-    names = contexts.column_names if columns is None else list(dict.fromkeys(columns))
-    _require(contexts, names if text is None else [*names, text])
-    return [name for name in names if name != text]
+    @classmethod
+    def _from_document(cls, document: dict[str, Any]) -> ContextEncoder:
+        if document.get("format") != FORMAT:
+            raise ValueError(f'JSON without "format": "{FORMAT}"')
+        version = document.get("version")
+        if type(version) is not int or version != VERSION:
+            raise ValueError(f"version {version!r:.40}. This release reads version {VERSION}")
+        text, embedding = (require_fields(document, "top level", _SAVED)[name] for name in ("text", "text_encoder"))
+        if (text is None) != (embedding is None):
+            raise ValueError("top level: 'text' and 'text_encoder' must both be there or both be null")
+        columns = tuple(column_from(column, f"column {i}") for i, column in enumerate(document["columns"], start=1))
+        if embedding is not None:
+            embedding = TextEncoder(**require_fields(embedding, "'text_encoder'", {"model": str, "dim": int}))
+        return cls(columns, text, embedding)
 
 
 def _require(contexts: pa.Table, wanted: Iterable[str]) -> None:
@@ -184,56 +173,25 @@ def _require(contexts: pa.Table, wanted: Iterable[str]) -> None:
         )
 
 
-def _checked_kinds(kinds: Mapping[str, str], names: list[str]) -> Mapping[str, str]:
-    for name, kind in kinds.items():
-        if name not in names:
-            raise InputError(f"contexts: kinds= names {name!r}, which is not among the columns {_listed(names)}.")
-        if kind not in KINDS:
-            raise InputError(
-                f"contexts: kinds={{{name!r}: {kind!r}}}. Accepted: {_listed(KINDS)}. Name a text column with text=."
-            )
-    return kinds
-
-
-def _fit_column(name: str, column: Column, kind: str | None, max_levels: int) -> AnyColumn:
-    fitted = KINDS[kind or detect_kind(name, column)].fit(name, column, max_levels)
-    if kind is None and isinstance(fitted, CategoricalColumn) and fitted.pooled:
-        _check_repeats(name, column, max_levels)
-    return fitted
-
-
-def _check_repeats(name: str, column: Column, max_levels: int) -> None:
-    """Refuse a column of strings that are nearly all different: it is an id or a text, and its levels are noise."""
+def _fit_column(name: str, column: Column) -> AnyColumn:
+    fitted = KINDS[detect_kind(name, column)].fit(name, column)
+    if not isinstance(fitted, CategoricalColumn) or not fitted.pooled:
+        return fitted
     distinct, present = len(column.unique().drop_null()), len(column) - column.null_count
-    if 4 * distinct > 3 * present:
+    if 4 * distinct > 3 * present:  # an id or a text, whose levels are noise
         raise ReadError(
             f"{distinct:,} different values in {present:,} rows, too many for a category",
             source="contexts",
             column=name,
-            accepted=f"strings that repeat, or at most {max_levels} different ones",
-            fix=(
-                *("leave it out of ", Argument("columns", flag="--context"), ", name it with ", Argument("text")),
-                *(", or fit with ", as_categorical(name)),
-            ),
+            accepted=f"strings that repeat, or at most {MAX_LEVELS} different ones",
+            fix=("leave it out of ", Argument("context"), ", or name it with ", Argument("text")),
         )
+    return fitted
 
 
 def _check_text(name: str, column: Column) -> None:
     if not holds_text(column.type):
         raise ReadError(f"values of type {column.type}", source="contexts", column=name, accepted="strings to embed")
-
-
-def _checked_vectors(vectors: Block, shape: tuple[int, ...]) -> Block:
-    if np.shape(vectors) != shape:
-        raise InputError(f"contexts: vectors= of shape {np.shape(vectors)}. Accepted: {shape}, as embed() gives them.")
-    return vectors
-
-
-def _column_from(saved: Any, number: int) -> AnyColumn:
-    kind = saved.get("kind") if isinstance(saved, dict) else None
-    if not isinstance(kind, str) or kind not in KINDS:
-        fail(f"column {number}", f"its kind is not one of {_listed(KINDS)}")
-    return KINDS[kind].from_dict(saved, f"column {number}")
 
 
 def _listed(names: Iterable[str]) -> str:

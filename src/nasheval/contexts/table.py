@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Sized
+from collections.abc import Callable, Mapping, Sequence, Sized
+from functools import partial
 from typing import Any, TypeAlias
 
 import narwhals as nw
@@ -42,7 +43,17 @@ def as_strings(texts: object, *, name: str = "texts") -> pa.LargeStringArray:
     if isinstance(texts, str | bytes | Mapping):
         raise InputError(f"{name}: a single {type(texts).__name__}. Accepted: {ACCEPTED_TEXTS}. Put it in a list.")
     try:
-        return _large_strings(_as_arrow(texts))
+        if isinstance(texts, list | tuple | np.ndarray):
+            array = pa.array(texts, from_pandas=True)
+        elif isinstance(texts, pa.Array | pa.ChunkedArray):
+            array = texts
+        else:
+            array = nw.from_native(texts, series_only=True).to_arrow()  # type: ignore[call-overload]
+        if not holds_text(array.type):
+            raise TypeError(f"an array of {array.type}")
+        strings = decoded(array).cast(pa.large_string())
+        strings.validate(full=True)  # files can hold strings that are not valid UTF-8, which nothing later expects
+        return strings.combine_chunks() if isinstance(strings, pa.ChunkedArray) else strings
     except (pa.ArrowException, TypeError, ValueError) as error:
         what = f"{type(texts).__name__} with something that is not a string"
         raise InputError(f"{name}: {what}. Accepted: {ACCEPTED_TEXTS}, null where missing.") from error
@@ -92,21 +103,8 @@ def _from_records(records: Sequence[Any], name: str) -> pa.Table:
                 fix="convert it first",
             )
     keys = dict.fromkeys(key for record in records for key in record)
-    columns = [_record_column(str(key), [record.get(key) for record in records], name) for key in keys]
+    columns = [_converted(str(key), partial(pa.array, [record.get(key) for record in records]), name) for key in keys]
     return _assemble(columns, [str(key) for key in keys], name)
-
-
-def _record_column(column: str, values: list[Any], name: str) -> pa.Array:
-    try:
-        return pa.array(values)
-    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
-        raise ReadError(
-            f"values that have no common type ({error})",
-            source=name,
-            column=column,
-            accepted="numbers, booleans or strings, one kind per column, None where missing",
-            fix="convert it first",
-        ) from error
 
 
 def _from_frame(data: object, name: str) -> pa.Table:
@@ -120,7 +118,7 @@ def _from_frame(data: object, name: str) -> pa.Table:
             f"{name}: a DataFrame that cannot be read ({' '.join(str(error).split())}). Accepted: {ACCEPTED_TABLES}."
         ) from error
     # Column by column, so that a pandas index does not slip in as a feature and a fault can be given its column.
-    columns = [_frame_column(str(series.name), series, name) for series in frame.iter_columns()]
+    columns = [_converted(str(series.name), series.to_arrow, name) for series in frame.iter_columns()]
     return _assemble(columns, [str(column) for column in frame.columns], name)
 
 
@@ -131,9 +129,9 @@ def _assemble(columns: list[Any], names: list[str], name: str) -> pa.Table:
         raise InputError(f"{name}: a column name that is not valid Unicode. Rename it.") from error
 
 
-def _frame_column(column: str, series: Any, name: str) -> Column:
+def _converted(column: str, convert: Callable[[], Column], name: str) -> Column:
     try:
-        return series.to_arrow()
+        return convert()
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ReadError(
             f"values that have no common type ({error})",
@@ -142,24 +140,6 @@ def _frame_column(column: str, series: Any, name: str) -> Column:
             accepted="numbers, booleans or strings, one kind per column, null where missing",
             fix="convert it first",
         ) from error
-
-
-def _as_arrow(texts: object) -> Column:
-    if isinstance(texts, pa.Array | pa.ChunkedArray):
-        return texts
-    if isinstance(texts, list | tuple | np.ndarray):
-        return pa.array(texts, from_pandas=True)
-    array: Column = nw.from_native(texts, series_only=True).to_arrow()  # type: ignore[call-overload]
-    return array
-
-
-def _large_strings(array: Column) -> pa.LargeStringArray:
-    if not holds_text(array.type):
-        raise TypeError(f"an array of {array.type}")
-    large = decoded(array).cast(pa.large_string())
-    # Files can hold strings that are not valid UTF-8, which nothing after this point expects.
-    large.validate(full=True)
-    return large.combine_chunks() if isinstance(large, pa.ChunkedArray) else large
 
 
 def is_string(kind: pa.DataType) -> bool:

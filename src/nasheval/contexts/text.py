@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import lru_cache
-from hashlib import blake2b
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
-from nasheval.contexts.cache import VectorCache, default_folder, text_keys
-from nasheval.contexts.saved import fields
 from nasheval.contexts.table import as_strings
 from nasheval.errors import InputError, MissingExtraError
 
@@ -30,9 +25,8 @@ WORDLLAMA_DIMS = (64, 128, 256)
 LARGEST_DIM = 16_384
 # A batch is padded to its longest text: this many characters keep one under about 100 MB whatever the lengths.
 _BATCH_CHARACTERS = 1_000_000
+_BATCH_TEXTS = 32
 _PROGRESS_FROM = 5_000
-# What is kept when a long run is broken off: all but the last so many texts.
-_KEEP_EVERY = 20_000
 
 
 @dataclass(frozen=True)
@@ -41,28 +35,20 @@ class TextEncoder:
 
     With WordLlama a text's vector does not depend on what is embedded beside it, bit for bit.
 
-    A cache costs reading all of it for a call: meant for logs, not for single prompts as they arrive.
-
     Args:
         model: "wordllama" (offline, from its wheel) or the name of a sentence-transformers model, for instance
             "Qwen/Qwen3-Embedding-4B".
         dim: length of a vector; the model's own is cut to it. 64, 128 or 256 for WordLlama.
-        cache: where to keep vectors on disk: None nowhere, True in the user's cache folder, or a folder.
-        batch_size: the most texts to embed at a time.
     """
 
     model: str = WORDLLAMA
     dim: int = 64
-    cache: str | Path | bool | None = field(default=None, compare=False)
-    batch_size: int = field(default=32, compare=False)
 
     def __post_init__(self) -> None:
         if not isinstance(self.model, str) or not self.model.strip():
             raise InputError(f"text encoder: model={self.model!r}. Accepted: 'wordllama' or the name of a model.")
-        for name, most in (("dim", LARGEST_DIM), ("batch_size", 1_000_000)):
-            value = getattr(self, name)
-            if type(value) is not int or not 1 <= value <= most:
-                raise InputError(f"text encoder: {name}={value!r}. Accepted: a whole number from 1 to {most:,}.")
+        if type(self.dim) is not int or not 1 <= self.dim <= LARGEST_DIM:
+            raise InputError(f"text encoder: dim={self.dim!r}. Accepted: a whole number from 1 to {LARGEST_DIM:,}.")
         if self.model == WORDLLAMA and self.dim not in WORDLLAMA_DIMS:
             raise InputError(f"text encoder: dim={self.dim} for wordllama. Accepted: 64, 128 or 256.")
 
@@ -75,32 +61,9 @@ class TextEncoder:
         coded = as_strings(texts).dictionary_encode()
         distinct = [str(text) for text in coded.dictionary.to_pylist()]
         # One row of zeros more than there are texts: the null index -1 picks it.
-        vectors = np.vstack([self._distinct(distinct), np.zeros((1, self.dim), dtype=np.float32)])
+        vectors = np.vstack([self._embed(distinct), np.zeros((1, self.dim), dtype=np.float32)])
         rows: npt.NDArray[np.int32] = coded.indices.fill_null(-1).to_numpy()
         return vectors[rows]
-
-    def to_dict(self) -> dict[str, Any]:
-        """Give what `from_dict` takes, as JSON values; the cache belongs to a machine and stays out."""
-        return {"model": self.model, "dim": self.dim}
-
-    @classmethod
-    def from_dict(cls, saved: object) -> TextEncoder:
-        """Check and rebuild a saved text encoder from what `to_dict` gave."""
-        values = fields(saved, "'text_encoder'", {"model": str, "dim": int})
-        return cls(values["model"], values["dim"])
-
-    def _distinct(self, texts: list[str]) -> Vectors:
-        if self.cache is None or self.cache is False:
-            return self._embed(texts)
-        cache = VectorCache(self._cache_path(), self.dim)
-        keys = text_keys(texts)
-        vectors, known = cache.find(keys)
-        missing = np.flatnonzero(~known)
-        for start in range(0, missing.size, _KEEP_EVERY):
-            block = missing[start : start + _KEEP_EVERY]
-            vectors[block] = self._embed([texts[i] for i in block])
-            cache.add(keys.take(block), vectors[block])
-        return vectors
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         """Embed distinct texts, shortest first, so that batches need little padding."""
@@ -111,8 +74,10 @@ class TextEncoder:
         if not order.size:
             return vectors
         model = _load(self.model, self.dim)
-        for batch in _with_progress(_batches(order, lengths, self.batch_size), order.size):
-            vectors[batch] = _unit(self._checked(model([texts[i] for i in batch])))
+        for batch in _with_progress(_batches(order, lengths), order.size):
+            raw = self._checked(model([texts[i] for i in batch]))
+            norms = np.linalg.norm(raw, axis=1, keepdims=True)
+            vectors[batch] = raw / np.where(norms > 0, norms, 1)  # a vector of zeros has no direction
         return vectors
 
     def _checked(self, vectors: Vectors) -> Vectors:
@@ -124,21 +89,12 @@ class TextEncoder:
             return vectors
         raise InputError(f"text encoder: {self.model!r} gave {fault}.")
 
-    def _cache_path(self) -> Path:
-        folder = default_folder() if self.cache is True else Path(str(self.cache)).expanduser()
-        # Another wheel may carry other weights, so WordLlama's version is part of its name.
-        model = f"{WORDLLAMA}-{_wordllama_version()}" if self.model == WORDLLAMA else self.model
-        stem = re.sub(r"[^A-Za-z0-9.]+", "-", model)[:80]
-        return folder / f"{stem}-{blake2b(model.encode(), digest_size=4).hexdigest()}-{self.dim}.parquet"
 
-
-def _batches(
-    order: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64], most: int
-) -> Iterator[npt.NDArray[np.int64]]:
+def _batches(order: npt.NDArray[np.int64], lengths: npt.NDArray[np.int64]) -> Iterator[npt.NDArray[np.int64]]:
     start = 0
     while start < order.size:
-        last = lengths[order[min(start + most, order.size) - 1]]
-        size = int(np.clip(_BATCH_CHARACTERS // last, 1, most))
+        last = lengths[order[min(start + _BATCH_TEXTS, order.size) - 1]]
+        size = int(np.clip(_BATCH_CHARACTERS // last, 1, _BATCH_TEXTS))
         yield order[start : start + size]
         start += size
 
@@ -157,12 +113,6 @@ def _with_progress(batches: Iterator[npt.NDArray[np.int64]], total: int) -> Iter
             progress.advance(task, batch.size)
 
 
-def _unit(vectors: Vectors) -> Vectors:
-    norms = np.linalg.norm(vectors, axis=1, keepdims=True)
-    # A vector of zeros has no direction and stays as it is.
-    return (vectors / np.where(norms > 0, norms, 1)).astype(np.float32)
-
-
 @lru_cache(maxsize=2)
 def _load(model: str, dim: int) -> Model:
     return _load_wordllama(dim) if model == WORDLLAMA else _load_transformer(model, dim)
@@ -173,7 +123,7 @@ def _load_wordllama(dim: int) -> Model:
         with _root_logger_kept():
             import wordllama
     except ImportError as error:
-        raise _wordllama_missing() from error
+        raise MissingExtraError("wordllama", extra="text", purpose="Embedding text") from error
     folder = Path(wordllama.__file__).parent
     try:
         loaded = wordllama.WordLlama.load(cache_dir=folder, trunc_dim=dim, disable_download=True)
@@ -201,17 +151,6 @@ def _load_transformer(model: str, dim: int) -> Model:
     return lambda texts: np.asarray(
         loaded.encode(texts, batch_size=len(texts), show_progress_bar=False, convert_to_numpy=True), dtype=np.float32
     )
-
-
-def _wordllama_version() -> str:
-    try:
-        return version("wordllama")
-    except PackageNotFoundError as error:
-        raise _wordllama_missing() from error
-
-
-def _wordllama_missing() -> MissingExtraError:
-    return MissingExtraError("wordllama", extra="text", purpose="Embedding text")
 
 
 @contextmanager

@@ -19,12 +19,7 @@ LARGEST = float(np.finfo(np.float32).max)
 
 
 def detect_kind(name: str, column: Column) -> str:
-    """Read a column's kind off its Arrow type.
-
-    Args:
-        name: the column.
-        column: its n values.
-    """
+    """Read a column's kind off its Arrow type."""
     kind = column.type
     if pa.types.is_boolean(kind):
         return "boolean"
@@ -38,17 +33,12 @@ def detect_kind(name: str, column: Column) -> str:
         source="contexts",
         column=name,
         accepted="numbers, booleans, strings and dictionary (categorical) columns",
-        fix=("convert the column to one of these, or leave it out of ", Argument("columns", flag="--context")),
+        fix=("convert the column to one of these, or leave it out of ", Argument("context")),
     )
 
 
 def numbers(name: str, column: Column) -> Floats:
-    """Parse a column as numbers, (n,) with NaN where missing; an infinite one is an error that names its rows.
-
-    Args:
-        name: the column.
-        column: its n values.
-    """
+    """Parse a column as numbers, (n,) with NaN where missing; an infinite one is an error that names its rows."""
     values = _cast(name, column, pa.float64(), "a number")
     # float32 is what every model gets: a number it cannot hold would turn into infinity there.
     wild = np.flatnonzero(np.abs(values) > LARGEST)
@@ -66,12 +56,7 @@ def numbers(name: str, column: Column) -> Floats:
 
 
 def truths(name: str, column: Column) -> Floats:
-    """Parse a column as truth values, (n,) of 0 and 1 with NaN where missing.
-
-    Args:
-        name: the column.
-        column: its n values: booleans, the numbers 0 and 1, or strings that spell them.
-    """
+    """Parse booleans, the numbers 0 and 1, or strings that spell them as (n,) 0 and 1 with NaN where missing."""
     if not is_number(decoded(column).type):
         return _cast(name, column, pa.bool_(), "a truth value")
     values = numbers(name, column)
@@ -82,12 +67,7 @@ def truths(name: str, column: Column) -> Floats:
 
 
 def levels_of(name: str, column: Column) -> pa.DictionaryArray:
-    """Parse a column as categories, (n,) dictionary-encoded strings; numbers become their shortest spelling.
-
-    Args:
-        name: the column.
-        column: its n values.
-    """
+    """Parse a column as categories, (n,) dictionary-encoded strings; numbers become their shortest spelling."""
     column = decoded(column)
     if pa.types.is_floating(column.type):
         column = pc.if_else(pc.is_nan(column), None, column)
@@ -126,11 +106,6 @@ def _unreadable(column: Column, target: pa.DataType) -> Rows:
     return np.flatnonzero([fails(scalar) for scalar in column])
 
 
-def as_categorical(name: str) -> Argument:
-    """Return the argument that makes a column categorical, for a message."""
-    return Argument("kinds", {name: "categorical"}, flag=f"--categorical {name}")
-
-
 def _not_a(name: str, value: object, rows: Rows, noun: str) -> ReadError:
     accepted = {"a number": "numbers", "a truth value": "true and false, or 1 and 0"}[noun]
     return ReadError(
@@ -140,7 +115,7 @@ def _not_a(name: str, value: object, rows: Rows, noun: str) -> ReadError:
         rows=_first_rows(rows),
         total=int(rows.size),
         accepted=f"{accepted}, null where missing",
-        fix=("correct the values, or fit with ", as_categorical(name)),
+        fix=("correct the values, or fit with ", Argument("categorical", [name])),
     )
 
 

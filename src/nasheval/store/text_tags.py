@@ -71,5 +71,5 @@ def remembering(encoder: ContextEncoder, texts: Any, vectors: Floats) -> Context
     coded = as_strings(texts).dictionary_encode()
     codes, first = np.unique(np.asarray(coded.indices.fill_null(-1)), return_index=True)
     known = dict(zip(coded.dictionary.to_pylist(), first[codes >= 0].tolist(), strict=True))
-    made = RememberedTexts(plain.model, plain.dim, plain.cache, plain.batch_size, known, readonly(vectors))
+    made = RememberedTexts(plain.model, plain.dim, known, readonly(vectors))
     return ContextEncoder(encoder.columns, encoder.text, made)

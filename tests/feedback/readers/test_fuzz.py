@@ -389,18 +389,13 @@ def test_any_table_of_names_in_order(table, on_error, context_id):
 @given(
     tables("rank", "number", extra=("r", "s")),
     st.integers(-1, 4) | st.none(),
-    st.sampled_from(["duels", "rankings"]),
-    st.sampled_from([0.0, 0.5, 0.0, -1.0, float("nan"), float("inf"), "x"]),
-    st.sampled_from([None, None, 0.0, 1, float("nan")]),
     st.sampled_from([["rank", "number"], ["rank", "number", "r"], {"u": ["rank", "r"], "v": ["number", "rank"]}]),
     role("s"),
     on_error,
 )
-def test_any_table_of_scores(table, pairs, form, tolerance, fail, agents, context, on_error):
-    survives(
-        read_scores, table, agents=agents, pairs_per_context=pairs, form=form, tolerance=tolerance, fail=fail,
-        context=context and [context], on_error=on_error,
-    )  # fmt: skip
+def test_any_table_of_scores(table, pairs, agents, context, on_error):
+    context = context and [context]
+    survives(read_scores, table, agents=agents, pairs_per_context=pairs, context=context, on_error=on_error)
 
 
 # -- labels and arguments ---------------------------------------------------------------------------------------------

@@ -181,13 +181,11 @@ def test_grouping_agrees_with_a_dictionary_of_rows(rows):
             "b": pa.array([row[2] for row in rows], pa.bool_()),
         }
     )
-    grouped = group_rows(table, len(rows), ids=None, text="text")
+    grouped, of_row = group_rows(table, len(rows), ids=None, text="text")
     seen: dict[object, int] = {}
     keys = [row if row[0] is not None else (i, row) for i, row in enumerate(rows)]
-    assert grouped.of_row.tolist() == [seen.setdefault(key, len(seen)) for key in keys]
-    assert [tuple(row.values()) for row in grouped.table.to_pylist()] == list(
-        dict(zip(keys, rows, strict=True)).values()
-    )
+    assert of_row.tolist() == [seen.setdefault(key, len(seen)) for key in keys]
+    assert [tuple(row.values()) for row in grouped.to_pylist()] == list(dict(zip(keys, rows, strict=True)).values())
 
 
 # -- joins ------------------------------------------------------------------------------------------------------------

@@ -386,17 +386,12 @@ CASES = [
     ("no pairs", wide("1,0,1"), scores(pairs_per_context=0)),
     ("too many pairs", wide("1,0,1"), scores(pairs_per_context=4)),
     ("half a pair", wide("1,0,1"), scores(pairs_per_context=1.5)),
-    ("pairs for rankings", wide("1,0,1"), scores(pairs_per_context=1, form="rankings")),
     ("a missing score", wide("1,0,1", "1,,1"), scores()),
     ("missing scores in several columns", wide("1,0,1", "1,,1", ",,1"), scores()),
     ("a score in words", wide("1,0,1", "1,good,1"), scores()),
     ("an infinite score", wide("1,0,1", "1,inf,1"), scores()),
     ("scores in lists", given(pa.table({"a": [[1.0]], "b": [1.0], "c": [1.0]})), scores()),
     ("no score left", wide("1,,1"), scores(on_error="skip")),
-    ("a bad form", wide("1,0,1"), scores(form="triples")),
-    ("a negative tolerance", wide("1,0,1"), scores(tolerance=-1)),
-    ("a tolerance that is NaN", wide("1,0,1"), scores(tolerance=float("nan"))),
-    ("a bad fail", wide("1,0,1"), scores(fail="never")),
 ]
 
 

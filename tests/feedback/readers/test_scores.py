@@ -11,7 +11,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from nasheval.errors import InputError
 from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
@@ -98,18 +97,12 @@ def test_drawing_in_pieces_is_still_a_draw(monkeypatch):
     assert len({str(pairs) for pairs in pairs_of(log)}) > 15
 
 
-# -- ties and rankings ------------------------------------------------------------------------------------------------
-
-
-def test_scores_within_the_tolerance_tie():
-    log = read_scores(table([[1.0, 1.5, 2.0]], AGENTS[:3]), agents=AGENTS[:3], tolerance=0.5)
-    assert log.verdicts.z.tolist() == [0, -1, 0]
+# -- ties -------------------------------------------------------------------------------------------------------------
 
 
 def test_scores_too_far_apart_for_a_float_still_compare():
     huge = table([[1.7e308, -1.7e308]], ["a", "b"])
     assert read_scores(huge, agents=["a", "b"]).verdicts.z.tolist() == [1]
-    assert read_scores(huge, agents=["a", "b"], form="rankings").verdicts.z.tolist() == [1]
 
 
 scores_of = st.lists(
@@ -118,22 +111,12 @@ scores_of = st.lists(
 
 
 @settings(deadline=None)
-@given(scores_of, st.sampled_from([0.0, 0.05, 0.1, 0.3, 2.0]))
-def test_rankings_are_those_of_partition_scores(rows, tolerance):
-    log = read_scores(table(rows, AGENTS[:4]), agents=AGENTS[:4], form="rankings", tolerance=tolerance)
-    one_by_one = [partition.scores(dict(zip("abcd", row, strict=True)), tolerance=tolerance) for row in rows]
-    plain = Feedback.from_partitions(np.empty((len(rows), 0)), one_by_one, agents=AGENTS[:4])
-    assert log.records.block.tolist() == plain.records.block.tolist()
-    assert log.records.agent.tolist() == plain.records.agent.tolist()
-    assert log.verdicts.z.tolist() == plain.verdicts.z.tolist()
-
-
-@settings(deadline=None)
 @given(scores_of)
-def test_duels_and_rankings_agree_without_a_tolerance(rows):
-    options = {"agents": AGENTS[:4]}
-    duels, rankings = (read_scores(table(rows, AGENTS[:4]), form=form, **options) for form in ("duels", "rankings"))
-    assert duels.verdicts.z.tolist() == rankings.verdicts.z.tolist()
+def test_duels_agree_with_the_rankings_of_partition_scores(rows):
+    log = read_scores(table(rows, AGENTS[:4]), agents=AGENTS[:4])
+    one_by_one = [partition.scores(dict(zip("abcd", row, strict=True))) for row in rows]
+    rankings = Feedback.from_partitions(np.empty((len(rows), 0)), one_by_one, agents=AGENTS[:4])
+    assert log.verdicts.z.tolist() == rankings.verdicts.z.tolist()
 
 
 # -- runs and repeated prompts ----------------------------------------------------------------------------------------
@@ -145,12 +128,6 @@ def test_runs_of_an_agent_are_repeated_records_that_share_one_unit_of_weight():
     assert log.agents == ("a", "b", "c")
     assert (log.n_records, set(log.records.weight.tolist())) == (6, {0.5})
     assert log.pair_counts.wins.tolist() == [[0, 0.5, 0], [0, 0, 0], [0.5, 1.0, 0]]
-
-
-def test_runs_of_rankings():
-    data = pa.table({"a1": [1.0], "a2": [0.0], "b1": [0.0], "b2": [1.0]})
-    log = read_scores(data, agents={"a": ["a1", "a2"], "b": ["b1", "b2"]}, form="rankings")
-    assert (log.verdicts.z.tolist(), log.records.weight.tolist()) == ([1, -1], [0.5, 0.5])
 
 
 def test_a_drawn_pair_brings_all_its_runs():
@@ -178,18 +155,3 @@ def test_rows_without_a_score_can_be_skipped(capsys):
     assert log.contexts["lang"].to_pylist() == ["en", "fr"]
     assert (log.verdicts.z.tolist(), log.report.used) == ([1, -1], 2)
     assert capsys.readouterr().err == "skipped: the table, column 'a', row 2: no score: found nothing.\n"
-
-
-# -- both bad
-
-
-def test_fail_marks_both_bad():
-    rows = table([[0.2, 0.2, 0.3], [0.2, 0.1, 0.2]], AGENTS[:3])
-    log = read_scores(rows, agents=AGENTS[:3], fail=0.2)
-    assert log.verdicts.z.tolist() == [0, -1, -1, 1, 0, -1]
-    assert log.verdicts.zero[log.verdicts.z == 0].tolist() == [Zero.BOTH_BAD, Zero.BOTH_BAD]
-
-
-def test_rankings_have_no_both_bad():
-    with pytest.raises(InputError, match="fail= applies to form='duels'; leave it out for rankings"):
-        read_scores(table([[1, 1]], ["a", "b"]), agents=["a", "b"], form="rankings", fail=0)

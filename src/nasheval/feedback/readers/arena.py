@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import partial, reduce
 
 import numpy as np
 import pyarrow as pa
@@ -105,13 +106,8 @@ def tag_paths(kind: pa.DataType) -> dict[str, tuple[str, ...]]:
 
 def boolean_tags(kind: pa.DataType) -> list[str]:
     """Return the names of the yes/no leaves of the nested column."""
-    return [name for name, path in tag_paths(kind).items() if pa.types.is_boolean(_leaf_type(kind, path))]
-
-
-def _leaf_type(kind: pa.DataType, path: tuple[str, ...]) -> pa.DataType:
-    for name in path:
-        kind = kind.field(name).type
-    return kind
+    leaf = partial(reduce, lambda inner, name: inner.field(name).type)
+    return [name for name, path in tag_paths(kind).items() if pa.types.is_boolean(leaf(path, kind))]
 
 
 def _leaves(kind: pa.DataType, path: tuple[str, ...]) -> list[tuple[str, ...]]:
@@ -119,13 +115,6 @@ def _leaves(kind: pa.DataType, path: tuple[str, ...]) -> list[tuple[str, ...]]:
         return [path] if path and (pa.types.is_boolean(kind) or pa.types.is_integer(kind) or is_string(kind)) else []
     named = [field for field in kind if kind.get_field_index(field.name) >= 0]  # a name that stands twice names neither
     return [leaf for field in named for leaf in _leaves(field.type, (*path, field.name))]
-
-
-def tag_column(tags: pa.ChunkedArray, path: tuple[str, ...]) -> pa.ChunkedArray:
-    """Return one leaf of the nested column."""
-    for name in path:
-        tags = pa.chunked_array([pc.struct_field(chunk, [name]) for chunk in tags.chunks]) if tags.num_chunks else tags
-    return tags
 
 
 # -- prompts ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,6 @@ import numpy as np
 
 from nasheval.contexts.values import numbers
 from nasheval.errors import Argument, InputError
-from nasheval.feedback.readers.row_checks import need_columns
 from nasheval.feedback.readers.sources import Source, open_source
 from nasheval.files import parse_json
 
@@ -79,7 +78,6 @@ def _cost(costs: str, agent: str, value: Any, field: str) -> float | str:
 def _means(pattern: str, source: str | Source, agents: Sequence[str]) -> dict[str, float]:
     """Return the mean of each agent's cost column in the log's own file."""
     opened, columns = open_source(source), {agent: pattern.replace(_AGENT, agent) for agent in agents}
-    for column in columns.values():
-        need_columns({"costs": column}, opened.names, opened.label)
+    opened.need("costs", *columns.values())
     table = opened.read(columns.values())
     return {agent: float(np.nanmean(numbers(column, table[column]))) for agent, column in columns.items()}

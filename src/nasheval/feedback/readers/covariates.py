@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nasheval.arrays import Ints
+from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.arrow_columns import coded
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.read_report import ReadReport
-from nasheval.feedback.readers.arena import TAGS, first_of_json_lists, prompts, tag_column, tag_paths
+from nasheval.feedback.readers.arena import ARENA_55K, TAGS, detect_schema, first_of_json_lists, prompts, tag_paths
 from nasheval.feedback.readers.grouping import (
-    Contexts,
     Join,
     group_rows,
     joined_columns,
@@ -25,10 +25,9 @@ from nasheval.feedback.readers.grouping import (
     refuse_id_disagreement,
     uniform_text,
 )
-from nasheval.feedback.readers.kinds import refuse_strangers
-from nasheval.feedback.readers.parsing import names_in, numeric_column, time_column
-from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns, raw_values, several
-from nasheval.feedback.readers.sources import Source
+from nasheval.feedback.readers.parsing import names_in, numeric_column, refuse_strangers, time_column
+from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, raw_values, several
+from nasheval.feedback.readers.sources import Source, open_source
 from nasheval.feedback.records import Records
 
 ROLES = ("context_id", "voter", "time", "propensity", "weight")
@@ -39,36 +38,21 @@ COMPARED = "says who was compared: that is how menus were selected, which propen
 BALLOT = "is another one on every ballot: a model that sees it would learn nothing of the next"
 
 
-@dataclass(frozen=True)
 class Covariates:
-    """The columns a reader takes beside the verdicts; make it with `resolve`.
+    """The columns a reader takes beside the verdicts: each that is asked for is there, or an error says which is not.
 
     Args:
-        context: names of the context columns, as users write them.
-        categorical: those of them that are read as text, whatever they look like.
-        tags: those of them that are leaves of the nested category tags, with their paths.
-        text: name of the prompt in the contexts, and `text_column` the column it comes from.
-        json_text: whether that column holds JSON lists of turns.
+        source: the log.
+        context, text, join, categorical: as in `read_votes`.
         roles: column of each of `ROLES` that is used.
-        join: a second table, and `from_join` the columns that come from it.
-        named: columns that hold names of agents or ids of ballots, which are text as well.
-        untyped: whether the log is a file that does not say what its columns hold.
+        named: columns that hold names of agents or ids of ballots, which are text, whatever they look like.
+        refused: columns that cannot be context, and why: `VERDICT`, `COMPARED` or `BALLOT`.
+        prompt: the column that holds the prompt in this kind of file; text="prompt" means it.
+        json_text: whether that column holds JSON lists of turns.
     """
 
-    context: tuple[str, ...]
-    categorical: frozenset[str]
-    tags: dict[str, tuple[str, ...]]
-    text: str | None
-    text_column: str | None
-    json_text: bool
-    roles: dict[str, str]
-    join: Join | None
-    from_join: tuple[str, ...]
-    named: frozenset[str]
-    untyped: bool
-
-    @staticmethod
-    def resolve(
+    def __init__(
+        self,
         source: Source,
         *,
         context: Sequence[str] | str | None,
@@ -76,57 +60,45 @@ class Covariates:
         join: Any,
         roles: dict[str, str | None],
         categorical: Sequence[str] | str | None = None,
-        named: Iterable[str] = (),
+        named: Collection[str] = (),
         refused: Mapping[str, str] | None = None,
         prompt: str | None = None,
         json_text: bool = False,
-    ) -> Covariates:
-        """Find every column that is asked for, or say which is missing.
-
-        Args:
-            refused: columns that cannot be context, and why: `VERDICT`, `COMPARED` or `BALLOT`.
-            prompt: the column that holds the prompt in this kind of file; text="prompt" means it.
-        """
+    ) -> None:
         joined = open_join(join)
         elsewhere = [name for name in (joined.source.names if joined else []) if name not in source.names]
         tags = tag_paths(source.schema.field(TAGS).type) if TAGS in source.names else {}
         names = [context] if isinstance(context, str) else list(dict.fromkeys(several(context or (), "context")))
-        for name in names:
-            need_columns({"context": name}, [*source.names, *tags, *elsewhere], source.label)
+        source.need("context", *names, also=[*tags, *elsewhere])
         _refuse_outcomes(refused or {}, names, text, joined, source.label)
         used = {role: column for role, column in roles.items() if column}
-        need_columns({**used, **({"join": joined.left} if joined else {})}, source.names, source.label)
+        for role, name in [*used.items(), *([("join", joined.left)] if joined else [])]:
+            source.need(role, name)
         column = prompt if text == "prompt" and text not in [*source.names, *elsewhere] and prompt else text
         if column:
-            need_columns({"text": column}, [*source.names, *elsewhere], source.label)
+            source.need("text", column, also=elsewhere)
         wanted = [*names, *([column] if column and column not in names else [])]
         if joined and not set(wanted) & set(elsewhere):
             names_here = (Argument("context"), " or ", Argument("text"), f" ({listed(elsewhere)}).")
             label = joined.source.label
             raise InputError(Argument("join"), f" brings no column: name those that {label} adds with ", *names_here)
-        own = tuple(name for name in names if name != text)
-        return Covariates(
-            context=own,
-            categorical=_categorical(categorical, own),
-            tags={name: tags[name] for name in names if name in tags and name not in source.names},
-            text=text,
-            text_column=column,
-            json_text=json_text and column == prompt,
-            roles=used,
-            join=joined,
-            from_join=tuple(name for name in wanted if name in elsewhere),
-            named=frozenset(named),
-            untyped=source.untyped,
-        )
+        self.source, self.join, self.named, self.roles = source, joined, named, used
+        self.text, self.text_column, self.json_text = text, column, json_text and column == prompt
+        self.context = [name for name in names if name != text]
+        self.categorical = _categorical(categorical, self.context)
+        self.tags = {name: tags[name] for name in names if name in tags and name not in source.names}
+        self.from_join = [name for name in wanted if name in elsewhere]
 
-    def columns(self) -> list[str]:
-        """Return the columns of the log to read."""
+    def read(self, columns: Iterable[str], on_error: OnError) -> tuple[pa.Table, RowChecks]:
+        """Read the log's columns of verdicts and all that stand beside them; and what is wrong with its rows."""
         keys = [*self.roles.values(), *([self.join.left] if self.join else [])]
         own = [*self.context, *([self.text_column] if self.text_column else [])]
         plain = [name for name in own if name not in self.tags and name not in self.from_join]
-        return [*keys, *plain, *([TAGS] if self.tags else [])]
+        wanted = [*columns, *keys, *plain, *([TAGS] if self.tags else [])]
+        table = self.source.read(wanted, text=self._as_text())
+        return table, RowChecks(self.source.label, table.num_rows, on_error)
 
-    def as_text(self) -> set[str]:
+    def _as_text(self) -> set[str]:
         """Return the columns that must not be taken for numbers: ids, names, prompts and categories."""
         ids = [self.roles.get("context_id"), self.roles.get("voter"), self.join.left if self.join else None]
         return {name for name in [*ids, self.text_column, *self.categorical, *self.named] if name}
@@ -136,10 +108,10 @@ class Covariates:
         columns: dict[str, pa.ChunkedArray] = {}
         other = None
         if self.join and self.from_join:
-            other = joined_columns(checks, self.join, table, list(self.from_join), text=self.categorical)
+            other = joined_columns(checks, self.join, table, self.from_join, text=self.categorical)
         for name in self.context:
             if name in self.tags:
-                column = tag_column(table[TAGS], self.tags[name])
+                column = pc.struct_field(table[TAGS], self.tags[name])
             else:
                 column = other[name] if other is not None and name in self.from_join else table[name]
             columns[name] = self._settled(checks, column, name)
@@ -155,11 +127,12 @@ class Covariates:
     def _settled(self, checks: RowChecks, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
         """Return a context column as what it holds: categories, or what a file without types shows it to be."""
         if name in self.categorical:
-            return _as_categories(column, name, checks.source)
+            texts = names_in(pa.table({name: column}), name, checks.source)
+            return pa.chunked_array([texts.dictionary.take(texts.indices)])
         if self.join and name in self.from_join:
             guessed, origin = self.join.source.untyped and name != self.join.right, self.join.source.label
         else:
-            guessed, origin = self.untyped and name not in self.as_text(), ""
+            guessed, origin = self.source.untyped and name not in self._as_text(), ""
         return refuse_strangers(checks, column, name, origin=origin) if guessed else column
 
     def _prompts(self, checks: RowChecks, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -189,19 +162,19 @@ class Covariates:
             columns["voters"], columns["voter"] = who.dictionary, np.asarray(who.indices.fill_null(-1)).astype(np.int32)
         return columns
 
-    def group(self, table: pa.Table, contexts: pa.Table, rows: Ints) -> Contexts:
+    def group(self, table: pa.Table, contexts: pa.Table, rows: Ints) -> tuple[pa.Table, Ints]:
         """Return the contexts of some rows of the log, and which context each of those rows belongs to."""
-        where, everything = pa.array(rows), len(rows) == table.num_rows
         ids = coded(table[self.roles["context_id"]]) if "context_id" in self.roles else None
-        if not everything:
-            ids = ids.take(where) if ids is not None else None
-            contexts = contexts.take(where) if contexts.num_columns else contexts
+        if len(rows) < table.num_rows:
+            ids = ids.take(pa.array(rows)) if ids is not None else None
+            contexts = contexts.take(pa.array(rows)) if contexts.num_columns else contexts
         return group_rows(contexts, len(rows), ids=ids, text=self.text)
 
     def log(
         self,
         checks: RowChecks,
-        grouped: Contexts,
+        contexts: pa.Table,
+        context_of: Ints,
         records: Records,
         *,
         agents: Sequence[str],
@@ -209,22 +182,21 @@ class Covariates:
         used: int,
         roles: dict[str, str],
         labels: dict[str, tuple[str, int]] | None = None,
-        row_of: Ints | None = None,
         **options: Any,
     ) -> Feedback:
-        """Return the log of records at grouped contexts, with the report on what was read.
+        """Return the log of records at contexts, with the report on what was read.
 
         Args:
+            context_of: (n_records,) the context of each record.
             kind, used, roles, labels: as in `ReadReport`; roles are those of columns that hold verdicts.
-            row_of: (n_records,) which of the grouped rows each record is of; None: one record per row.
             options: voters and design, as in `Feedback.from_records`.
         """
         return Feedback.from_records(
             records,
             agents=agents,
-            contexts=grouped.table,
-            context_of=grouped.of_row if row_of is None else grouped.of_row[row_of],
-            n_contexts=int(grouped.of_row.max()) + 1,
+            contexts=contexts,
+            context_of=context_of,
+            n_contexts=int(context_of.max()) + 1,
             text=self.text,
             report=ReadReport(
                 source=checks.source,
@@ -247,6 +219,36 @@ class Covariates:
         return {role: name for role, name in roles.items() if name}
 
 
+def read_contexts(
+    rows: str | Source, encoder: ContextEncoder, *, join: Sequence[str] | None = None, keep: Sequence[str] = ()
+) -> tuple[pa.Table, pa.Table]:
+    """Return the contexts of a file, read as the model's own were, and the columns to carry over.
+
+    Args:
+        rows: the file.
+        encoder: of the model's contexts.
+        join: as in `read_votes`.
+        keep: columns to carry over.
+    """
+    source = open_source(rows)
+    schema = detect_schema(source.names)
+    beside = Covariates(
+        source,
+        context=[column.name for column in encoder.columns],
+        text=encoder.text,
+        join=join,
+        roles={},
+        categorical=[column.name for column in encoder.columns if column.kind == "categorical"],
+        prompt=schema.prompt if schema else None,
+        json_text=schema is ARENA_55K,
+    )
+    source.need("keep", *keep)
+    table, checks = beside.read([*keep, *source.names[:1]], "raise")
+    contexts = beside.contexts(checks, table)
+    checks.settle()
+    return contexts if contexts.num_columns else table.select([]), table.select(list(keep))
+
+
 def _refuse_outcomes(
     refused: Mapping[str, str], context: list[str], text: str | None, join: Join | None, source: str
 ) -> None:
@@ -266,7 +268,7 @@ def _refuse_outcomes(
             )
 
 
-def _categorical(categorical: Sequence[str] | str | None, context: tuple[str, ...]) -> frozenset[str]:
+def _categorical(categorical: Sequence[str] | str | None, context: list[str]) -> list[str]:
     names = [categorical] if isinstance(categorical, str) else several(categorical or (), "categorical")
     for name in names:
         if name not in context:
@@ -275,9 +277,4 @@ def _categorical(categorical: Sequence[str] | str | None, context: tuple[str, ..
                 Argument("context"),
                 f", {listed(context)}.",
             )
-    return frozenset(names)
-
-
-def _as_categories(column: pa.ChunkedArray, name: str, source: str) -> pa.ChunkedArray:
-    texts = names_in(pa.table({name: column}), name, source)
-    return pa.chunked_array([texts.dictionary.take(texts.indices)])
+    return names

@@ -16,16 +16,8 @@ from nasheval.errors import InputError, ReadError
 from nasheval.feedback.arrow_columns import coded, not_finite
 from nasheval.feedback.readers.arena import TAGS, tag_paths
 from nasheval.feedback.readers.parsing import is_null, names_in
-from nasheval.feedback.readers.row_checks import RowChecks, listed, need_columns, short
+from nasheval.feedback.readers.row_checks import RowChecks, listed, short
 from nasheval.feedback.readers.sources import Source, open_source
-
-
-@dataclass(frozen=True)
-class Contexts:
-    """One row per context, and the context of each row of the log."""
-
-    table: pa.Table
-    of_row: Ints
 
 
 def refuse_bad_contexts(checks: RowChecks, table: pa.Table) -> None:
@@ -86,12 +78,23 @@ def refuse_id_disagreement(checks: RowChecks, table: pa.Table, ids: pa.Dictionar
         )
 
 
-def group_rows(table: pa.Table, n_rows: int, *, ids: pa.DictionaryArray | None, text: str | None) -> Contexts:
-    """Make one context of the rows that share an id, or a prompt with all its covariates; else one of each row."""
+def group_rows(
+    table: pa.Table, n_rows: int, *, ids: pa.DictionaryArray | None, text: str | None
+) -> tuple[pa.Table, Ints]:
+    """Make one context of the rows that share an id, or a prompt with all its covariates; else one of each row.
+
+    Returns one row per context, and (n_rows,) the context of each row.
+    """
     if ids is None and text is None:
-        return Contexts(table, np.arange(n_rows, dtype=np.int32))
-    of_row, first = by_appearance(codes_of(ids) if ids is not None else _prompt_codes(table, str(text)))
-    return Contexts(table.take(pa.array(first)) if table.num_columns else table, of_row)
+        return table, np.arange(n_rows, dtype=np.int32)
+    if ids is not None:
+        key = codes_of(ids)
+    else:
+        key, missing = codes_of(table[text]), is_null(table[text])
+        key[missing] = key.max(initial=0) + 1 + np.arange(int(missing.sum()))  # an unknown prompt is like no other
+        key = joint_codes([key, *(codes_of(table[name]) for name in table.column_names if name != text)])
+    of_row, first = by_appearance(key)
+    return table.take(pa.array(first)) if table.num_columns else table, of_row
 
 
 def by_appearance(key: Ints) -> tuple[Ints, Ints]:
@@ -119,12 +122,6 @@ def joint_codes(columns: Iterable[Ints]) -> Ints:
     for values in others:
         key = np.unique(key * (int(values.max(initial=0)) + 1) + values, return_inverse=True)[1].ravel()
     return key
-
-
-def _prompt_codes(table: pa.Table, text: str) -> Ints:
-    prompt, missing = codes_of(table[text]), is_null(table[text])
-    prompt[missing] = prompt.max(initial=0) + 1 + np.arange(int(missing.sum()))  # an unknown prompt is like no other
-    return joint_codes([prompt, *(codes_of(table[name]) for name in table.column_names if name != text)])
 
 
 # -- a second file ----------------------------------------------------------------------------------------------------
@@ -155,7 +152,7 @@ def open_join(join: Any) -> Join | None:
             "join=('prompts.parquet', 'prompt_id')."
         )
     opened = Join(open_source(join[0], name="the joined table"), str(join[1]), str(join[-1]))
-    need_columns({"join": opened.right}, opened.source.names, opened.source.label)
+    opened.source.need("join", opened.right)
     return opened
 
 

@@ -1,22 +1,23 @@
-"""Vote labels -> who won. An unknown label is an error, never a tie."""
+"""Vote labels -> who won, and the records of such duels. An unknown label is an error, never a tie."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from nasheval.arrays import Bools, Ints
+from nasheval.arrays import Array, Bools, Ints, int_dtype
 from nasheval.errors import Argument, InputError
+from nasheval.feedback.partition import Zero
 from nasheval.feedback.readers.parsing import to_numbers
 from nasheval.feedback.readers.row_checks import RowChecks, shown_values
+from nasheval.feedback.records import Records
 
 FIRST, SECOND, TIE, BOTH_BAD, DROP, UNKNOWN = range(6)
 MEANINGS = {"a": FIRST, "b": SECOND, "tie": TIE, "both_bad": BOTH_BAD, "drop": DROP}
-NAMES = ("a", "b", "tie", "both_bad", "drop", "unknown")
+NAMES = (*MEANINGS, "unknown")
 _SHOWN_LABELS = 10  # unknown labels that the advice names
 
 _KNOWN = {
@@ -31,12 +32,8 @@ ACCEPTED = (
 )
 
 
-@dataclass(frozen=True)
-class Outcomes:
-    """Who won each row: (n,) codes FIRST ... UNKNOWN; and what each raw label was taken to mean, with its count."""
-
-    code: Ints
-    labels: dict[str, tuple[str, int]]
+# Who won each row, (n,) codes FIRST ... UNKNOWN; and what each raw label was taken to mean, with its count.
+Outcomes: TypeAlias = tuple[Ints, dict[str, tuple[str, int]]]
 
 
 def read_labels(
@@ -44,23 +41,39 @@ def read_labels(
     column: pa.DictionaryArray,
     name: str,
     *,
-    first: pa.DictionaryArray,
-    second: pa.DictionaryArray,
+    agents: Sequence[str],
+    first: Ints,
+    second: Ints,
     labels: Mapping[Any, str] | None,
 ) -> Outcomes:
-    """Return who won, by the user's labels, the usual ones, or the winner's own name."""
+    """Return who won, by the user's labels, the usual ones, or the winner's own name.
+
+    Args:
+        agents: all names, and first, second: (n,) the places in it of the two agents of each row, -1 for none.
+    """
     meant = _meanings(labels)
     values = [str(value) for value in column.dictionary.to_pylist()]
     codes = np.asarray(column.indices.fill_null(len(values)))
     meaning = np.array(
         [meant.get(v, _KNOWN.get(v.strip().lower(), UNKNOWN)) for v in values] + [meant.get(None, UNKNOWN)]
     )
-    _refuse_ambiguous(checks, codes, [v if v not in meant else None for v in values], meaning, first, second, name)
-    outcome = meaning[codes].astype(np.int8)
-    by_name = _by_name(outcome == UNKNOWN, codes, values, first, second)
-    outcome = np.where(by_name >= 0, by_name, outcome).astype(np.int8)
+    number = {agent: place for place, agent in enumerate(agents)}
+    twofold = [v.strip() in number and v not in meant and m != UNKNOWN for v, m in zip(values, meaning, strict=False)]
+    if any(twofold):  # an agent called like a label ("tie", "a"): its name as a winner could mean two things
+        label = values[twofold.index(True)]
+        checks.reject(
+            np.array([*twofold, False])[codes],
+            f"{label!r} is both a label and the name of an agent",
+            column=name,
+            accepted="labels that are no agent's name",
+            fix=("rename the agent, or say what the label means with ", Argument("labels", {label: ...})),
+        )
+    named = np.array([number.get(value.strip(), -2) for value in values] + [-2])[codes]
+    by_name = np.select([named == second, named == first], [SECOND, FIRST], -1)
+    by_name[meaning[codes] != UNKNOWN] = -1
+    outcome = np.where(by_name >= 0, by_name, meaning[codes]).astype(np.int8)
     _refuse_unknown(checks, outcome == UNKNOWN, codes, [*values, None], name, labels)
-    return Outcomes(outcome, _counted(codes, values, meaning, by_name))
+    return outcome, _counted(codes, values, meaning, by_name)
 
 
 def _meanings(labels: Mapping[Any, str] | None) -> dict[str | None, int]:
@@ -84,45 +97,6 @@ def _plain(label: object) -> str | None:
     if isinstance(label, float) and label.is_integer():
         return str(int(label))
     return None if label is None else str(label)
-
-
-def _by_name(
-    open_rows: Bools, codes: Ints, values: list[str], first: pa.DictionaryArray, second: pa.DictionaryArray
-) -> Ints:
-    """Return FIRST or SECOND in open rows whose label is the name of that agent, -1 elsewhere."""
-    side_of_row = np.full(len(codes), -1, np.int8)
-    if not open_rows.any():
-        return side_of_row
-    number: dict[str, int] = {}
-    label = np.array([number.setdefault(value.strip(), len(number)) for value in values] + [-2])[codes]
-    for side, agents in ((FIRST, first), (SECOND, second)):
-        known = [number.get(str(name).strip(), -1) for name in agents.dictionary.to_pylist()]
-        agent = np.array([*known, -1])[np.asarray(agents.indices.fill_null(len(known)))]
-        side_of_row[open_rows & (agent == label)] = side
-    return side_of_row
-
-
-def _refuse_ambiguous(
-    checks: RowChecks,
-    codes: Ints,
-    values: list[str | None],
-    meaning: Ints,
-    first: pa.DictionaryArray,
-    second: pa.DictionaryArray,
-    name: str,
-) -> None:
-    """Refuse an agent called like a label ("tie", "a"): its name as a winner could mean two things."""
-    agents = {str(agent).strip() for side in (first, second) for agent in side.dictionary.to_pylist()}
-    twofold = [v is not None and v.strip() in agents and m != UNKNOWN for v, m in zip(values, meaning, strict=False)]
-    if any(twofold):
-        label = values[twofold.index(True)]
-        checks.reject(
-            np.array([*twofold, False])[codes],
-            f"{label!r} is both a label and the name of an agent",
-            column=name,
-            accepted="labels that are no agent's name",
-            fix=("rename the agent, or say what the label means with ", Argument("labels", {label: ...})),
-        )
 
 
 def _refuse_unknown(
@@ -181,4 +155,30 @@ def read_one_hot(checks: RowChecks, columns: list[pa.ChunkedArray], names: tuple
     )
     code = np.where(ones == 1, table.argmax(axis=1), UNKNOWN).astype(np.int8)
     counts = {name: (NAMES[i], int(table[:, i].sum())) for i, name in enumerate(names)}
-    return Outcomes(code, counts)
+    return code, counts
+
+
+def duel_records(first: Ints, second: Ints, outcome: Ints, *, n_agents: int, **columns: Array | None) -> Records:
+    """Return one record per row, sorted by construction.
+
+    Args:
+        first, second: (n,) agent numbers in the order shown; never the same agent.
+        outcome: (n,) FIRST, SECOND, TIE or BOTH_BAD.
+        columns: propensity, weight, voter, time.
+    """
+    kind, n = int_dtype(max(n_agents - 1, 0)), len(first)
+    swapped = first > second
+    agent, block, shown = np.empty((n, 2), kind), np.empty((n, 2), np.int8), np.empty((n, 2), np.int8)
+    np.minimum(first, second, out=agent[:, 0], casting="unsafe")
+    np.maximum(first, second, out=agent[:, 1], casting="unsafe")
+    lower_won, higher_won = np.where(swapped, SECOND, FIRST), np.where(swapped, FIRST, SECOND)
+    block[:, 0], block[:, 1] = outcome == higher_won, outcome == lower_won
+    shown[:, 0], shown[:, 1] = swapped, ~swapped
+    return Records(
+        offsets=np.arange(0, 2 * n + 1, 2, dtype=np.int32 if 2 * n < 2**31 else np.int64),
+        agent=agent.ravel(),
+        block=block.ravel(),
+        zero=np.where(outcome == BOTH_BAD, Zero.BOTH_BAD, Zero.TIE).astype(np.int8),
+        shown=shown.ravel(),
+        **columns,
+    )

@@ -1,4 +1,4 @@
-"""Columns of raw values -> numbers and times, with the rows that are neither."""
+"""Columns of raw values -> numbers, times and names, with the rows that are none."""
 
 from __future__ import annotations
 
@@ -7,15 +7,22 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
 
 from nasheval.arrays import Array, Bools, Floats, Ints
 from nasheval.contexts.table import decoded, is_number, is_string
-from nasheval.errors import ReadError
+from nasheval.errors import Argument, ReadError
 from nasheval.feedback.arrow_columns import coded
 from nasheval.feedback.readers.row_checks import RowChecks, short
 
 _TICKS = {"s": 1.0, "ms": 1e3, "us": 1e6}
 NUMBER = r"^\s*[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?\s*$"
+NEARLY_ALL = 0.9  # of the values that are not missing
+_MISSING = pa.array(pa_csv.ConvertOptions().null_values, pa.large_string())
+_KINDS = (  # what values are called, how they are written, and the types they can have, narrowest first
+    ("numbers", NUMBER, [pa.int64(), pa.float64()]),
+    ("true and false", r"(?i)^\s*(true|false)\s*$", [pa.bool_()]),
+)
 
 
 def to_numbers(column: pa.ChunkedArray) -> tuple[Floats, Bools]:
@@ -130,3 +137,54 @@ def refuse_no_agent(checks: RowChecks, agent: Ints, name: str) -> None:
 def is_null(column: pa.ChunkedArray) -> Array:
     """Return (n,) where a column holds nothing."""
     return np.asarray(pc.is_null(column).combine_chunks())
+
+
+# -- columns of files without types -----------------------------------------------------------------------------------
+
+
+def refuse_strangers(checks: RowChecks, column: pa.ChunkedArray, name: str, *, origin: str = "") -> pa.ChunkedArray:
+    """Return text that is nearly all of one kind as that kind, rejecting the rows that are not; else as it is.
+
+    CSV does not say what a column holds, and one "12x" among ten thousand numbers would make all of them text. Where
+    nearly all values are of one kind, the others are errors, unless the user says that the column is categorical.
+
+    Args:
+        column: (n,) a context column of a file without types.
+        name: its name.
+        origin: the second file it was joined from, if it was.
+    """
+    if not is_string(column.type):
+        return column
+    codes = pc.dictionary_encode(column.cast(pa.large_string()).combine_chunks())
+    rows, texts = np.asarray(codes.indices.fill_null(len(codes.dictionary))), codes.dictionary
+    count = np.bincount(rows, minlength=len(texts) + 1)[:-1]
+    missing = _flags(pc.is_in(pc.utf8_trim_whitespace(texts), _MISSING))
+    accepted = f"as in at least {NEARLY_ALL:.0%} of the rows, or nothing where a value is missing"
+    for noun, pattern, types in _KINDS:
+        fits = _flags(pc.match_substring_regex(texts, pattern))
+        n_fitting, n_strange = int(count[fits].sum()), int(count[~fits & ~missing].sum())
+        if n_fitting and n_fitting >= NEARLY_ALL * (n_fitting + n_strange):
+            strange = np.append(~fits & ~missing, False)[rows]
+            checks.reject_values(
+                strange,
+                column,
+                f" in a column of {noun}" + (f" of {origin}" if origin else ""),
+                name=name,
+                accepted=f"{noun}, {accepted}",
+                fix=("correct the value, or name the column in ", Argument("categorical"), " if it holds categories"),
+            )
+            return pa.chunked_array([_parsed(texts, fits, types).take(codes.indices)])
+    return column
+
+
+def _flags(values: pa.Array) -> Bools:
+    return np.asarray(values.to_numpy(zero_copy_only=False), bool)
+
+
+def _parsed(texts: pa.Array, fits: Bools, types: list[pa.DataType]) -> pa.Array:
+    """Return the texts that fit in the narrowest type that holds them all, null for the others."""
+    plain = pc.replace_substring_regex(pc.utf8_trim_whitespace(pc.if_else(pa.array(fits), texts, None)), r"^\+", "")
+    try:
+        return plain.cast(types[0])
+    except pa.ArrowInvalid:
+        return plain.cast(types[-1])

@@ -24,6 +24,7 @@ _COUNT = re.compile(r"#\s*NUMBER (ALTERNATIVES|VOTERS|UNIQUE ORDERS)\s*:\s*(.*?)
 _BALLOT = re.compile(r"\s*(\d{1,9})\s*:\s*(.+)")
 _TOKEN = re.compile(r"\s*(?:\{([^{}]*)\}|(\d{1,9}))\s*(?:,|$)")
 _ALTERNATIVE = re.compile(r"\s*\d{1,9}\s*")
+_LINES = "lines such as '12: 1,{2,3},4': a count, then each alternative at most once, best first"
 _MOST = 50_000_000  # voters; a count beyond it is a damaged file
 _Ballot: TypeAlias = tuple[int, list[list[int]]]  # how many voters, blocks of alternatives, best first
 
@@ -41,20 +42,20 @@ def read_preflib(path: Path, *, unranked: str, design: DesignName | None) -> Fee
                 raise _bad(path, number, f"alternative {int(match[1])} is named twice")
             names[int(match[1])] = match[2].strip() or match[1]
         elif match := _COUNT.fullmatch(line):
-            promised[match[1].upper()] = _count(path, number, match[2])
+            if not match[2].isdecimal() or len(match[2]) > 12:
+                what = f"the count {match[2][:60]!r} is no whole number"
+                raise _bad(path, number, what, "lines such as '# NUMBER VOTERS: 1200'")
+            promised[match[1].upper()] = int(match[2])
         elif line.strip() and not line.startswith("#"):
             if not names:
                 break
             ballots.append(_ballot(path, number, line, names))
     if not ballots or len(names) < 2:
-        whole = "check that the file is whole"
-        what, fix = (
-            ("there are no '# ALTERNATIVE NAME' lines before the ballots", "download the file anew from preflib.org")
-            if not names
-            else ("there are no ballots", whole)
-            if not ballots
-            else ("there is one alternative alone", whole)
-        )
+        what = "there is one alternative alone" if ballots else "there are no ballots"
+        fix = "check that the file is whole"
+        if not names:
+            what = "there are no '# ALTERNATIVE NAME' lines before the ballots"
+            fix = "download the file anew from preflib.org"
         raise ReadError(
             what,
             source=str(path),
@@ -81,25 +82,11 @@ def _lines(path: Path) -> list[str]:
         ) from None
 
 
-def _count(path: Path, number: int, said: str) -> int:
-    if not said.isdecimal() or len(said) > 12:
-        raise ReadError(
-            f"the count {said[:60]!r} is no whole number",
-            source=f"{path}, line {number}",
-            accepted="lines such as '# NUMBER VOTERS: 1200'",
-            fix="mend that line, or download the file again",
-        )
-    return int(said)
-
-
 def _refuse_other_counts(path: Path, promised: dict[str, int], names: dict[int, str], ballots: list[_Ballot]) -> None:
     """Raise where the header counts other alternatives, voters or orders than follow it: the file is cut or damaged."""
     orders = {tuple(frozenset(block) for block in blocks) for _, blocks in ballots}
-    counted = {
-        "ALTERNATIVES": len(names),
-        "VOTERS": sum(count for count, _ in ballots),
-        "UNIQUE ORDERS": len(orders),
-    }
+    voters = sum(count for count, _ in ballots)
+    counted = {"ALTERNATIVES": len(names), "VOTERS": voters, "UNIQUE ORDERS": len(orders)}
     for what, expected in promised.items():
         if counted[what] != expected:
             raise ReadError(
@@ -139,21 +126,13 @@ def _blocks(text: str) -> list[list[int]] | None:
     return blocks
 
 
-def _bad(path: Path, line: int, what: str) -> ReadError:
-    return ReadError(
-        what,
-        source=f"{path}, line {line}",
-        accepted="lines such as '12: 1,{2,3},4': a count, then each alternative at most once, best first",
-        fix="mend that line, or download the file again",
-    )
+def _bad(path: Path, line: int, what: str, accepted: str = _LINES) -> ReadError:
+    fix = "mend that line, or download the file again"
+    return ReadError(what, source=f"{path}, line {line}", accepted=accepted, fix=fix)
 
 
 def _log(
-    path: Path,
-    names: dict[int, str],
-    ballots: list[_Ballot],
-    unranked: str,
-    design: DesignName | None,
+    path: Path, names: dict[int, str], ballots: list[_Ballot], unranked: str, design: DesignName | None
 ) -> Feedback:
     number = {alternative: i for i, alternative in enumerate(names)}
     agents, ranks, sizes, zeros, counts = [], [], [], [], []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from os import PathLike, fspath
 from pathlib import Path
@@ -23,7 +23,7 @@ from nasheval.feedback.readers.covariates import BALLOT, COMPARED, ROLES, VERDIC
 from nasheval.feedback.readers.grouping import by_appearance, codes_of, joint_codes
 from nasheval.feedback.readers.parsing import agents_in, is_null, names_in, numeric_column, refuse_no_agent, to_numbers
 from nasheval.feedback.readers.preflib import SUFFIXES, read_preflib
-from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, need_columns, several, shown_values
+from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, several, shown_values
 from nasheval.feedback.readers.sources import Source, open_source
 from nasheval.feedback.records import Records
 
@@ -72,19 +72,18 @@ def read_rankings(
         return read_preflib(Path(fspath(source)), unranked=unranked, design=design)
     opened = open_source(source)
     shape = _shape(opened, ballot, agent, rank, agents, order)
-    beside = Covariates.resolve(
+    beside = Covariates(
         opened,
         context=context,
         text=text,
         join=join,
         categorical=categorical,
-        named=shape.names,
+        named=shape.named,
         refused=shape.refused,
         roles={"context_id": context_id, "voter": voter, "time": time, "propensity": propensity, "weight": weight},
     )
-    table = opened.read([*shape.ballot, *shape.columns, *beside.columns()], text=beside.as_text())
-    checks = RowChecks(opened.label, table.num_rows, on_error)
-    return _build(checks, table, shape, _ENTRIES[shape.kind](checks, table, shape), beside, design)
+    table, checks = beside.read([*shape.ballot, *shape.columns], on_error)
+    return _build(checks, table, shape, shape.entries(checks, table, shape), beside, design)
 
 
 def _refuse_columns(arguments: dict[str, Any]) -> None:
@@ -98,25 +97,24 @@ def _refuse_columns(arguments: dict[str, Any]) -> None:
 
 @dataclass(frozen=True)
 class _Shape:
-    """Which of the three shapes a table has, and its columns."""
+    """How a table stores ballots.
 
-    kind: Literal["long", "ranks", "names"]
-    ballot: tuple[str, ...]
+    Args:
+        kind: what reports call it, and `roles` the columns they name.
+        entries: reads them off a table.
+        columns: agent and rank of a long table, else the columns that hold ranks or names.
+        refused: columns that cannot be context, and why.
+        named: columns that hold ids or names, and so must not be taken for numbers.
+        ballot: columns that tell the ballots of a long table apart.
+    """
+
+    kind: str
+    roles: dict[str, str]
+    entries: Callable[[RowChecks, pa.Table, _Shape], _Entries]
     columns: tuple[str, ...]
-
-    @property
-    def names(self) -> set[str]:
-        """Columns that hold ids or names, and so must not be taken for numbers."""
-        agents = {"long": self.columns[:1], "ranks": (), "names": self.columns}[self.kind]
-        return {*self.ballot, *agents}
-
-    @property
-    def refused(self) -> dict[str, str]:
-        """Columns that cannot be context, and why; where several tell ballots apart (id, trait), one may be."""
-        ballot = dict.fromkeys(self.ballot, BALLOT) if len(self.ballot) == 1 else {}
-        if self.kind == "long":
-            return ballot | {self.columns[0]: COMPARED, self.columns[1]: VERDICT}
-        return dict.fromkeys(self.columns, VERDICT)
+    refused: dict[str, str]
+    named: tuple[str, ...] = ()
+    ballot: tuple[str, ...] = ()
 
 
 def _shape(
@@ -135,17 +133,24 @@ def _shape(
     if ballot:
         names = (ballot,) if isinstance(ballot, str) else tuple(several(ballot, "ballot"))
         wanted = {"agent": agent or "agent", "rank": rank or "rank"}
-        for name in names:
-            need_columns({"ballot": name}, source.names, source.label)
-        need_columns(wanted, source.names, source.label)
-        return _Shape("long", names, tuple(wanted.values()))
+        source.need("ballot", *names)
+        source.need("agent", wanted["agent"])
+        source.need("rank", wanted["rank"])
+        roles = {"ballot": ", ".join(names), **wanted}
+        refused = {wanted["agent"]: COMPARED, wanted["rank"]: VERDICT}
+        if len(names) == 1:  # where several tell ballots apart (id, trait), one may be context
+            refused = {names[0]: BALLOT, **refused}
+        named = (*names, wanted["agent"])
+        return _Shape("rankings, a row per agent", roles, _long, tuple(wanted.values()), refused, named, names)
     role = "agents" if agents else "order"
     columns = tuple(dict.fromkeys(several(agents or order, role)))
-    for name in columns:
-        need_columns({role: name}, source.names, source.label)
+    source.need(role, *columns)
     if len(columns) < 2:
         raise InputError(f"{role} names the column {columns[0]!r} alone; a ranking needs two or more different ones.")
-    return _Shape("ranks" if agents else "names", (), columns)
+    roles, refused = {role: ", ".join(columns)}, dict.fromkeys(columns, VERDICT)
+    if agents:
+        return _Shape("rankings, a column per agent", roles, _ranks, columns, refused)
+    return _Shape("rankings, best first", roles, _names, columns, refused, columns)
 
 
 @dataclass(frozen=True)
@@ -242,16 +247,10 @@ def _names(checks: RowChecks, table: pa.Table, shape: _Shape) -> _Entries:
 
 def _blank(column: pa.ChunkedArray) -> Bools:
     column = decoded(column)
-    if pa.types.is_floating(column.type):
-        column = column.cast(pa.float64())
-        return is_null(column) | np.isnan(np.asarray(column.combine_chunks().fill_null(np.nan), np.float64))
     if not is_string(column.type):
-        return is_null(column)
+        return np.asarray(pc.is_null(column, nan_is_null=True).combine_chunks())
     text = pc.utf8_trim_whitespace(column.cast(pa.large_string()))
     return np.asarray(pc.fill_null(pc.equal(text, ""), True).combine_chunks())
-
-
-_ENTRIES = {"long": _long, "ranks": _ranks, "names": _names}
 
 
 # -- contexts and the log ---------------------------------------------------------------------------------------------
@@ -266,7 +265,7 @@ def _build(
     design: DesignName | None,
 ) -> Feedback:
     contexts, columns = beside.contexts(checks, table), beside.record_columns(checks, table)
-    if shape.kind == "long":
+    if shape.ballot:
         _refuse_changes(checks, {name: codes_of(contexts[name]) for name in contexts.column_names}, entries)
         _refuse_changes(checks, {beside.roles[role]: columns[role] for role in ROLES if role in columns}, entries)
         if ids := beside.roles.get("context_id"):
@@ -281,7 +280,7 @@ def _build(
     use = ~lost[entries.ballot]
     order = np.flatnonzero(use)[np.argsort(entries.ballot[use], kind="stable")]
     rows = entries.row_of_ballot[~lost]
-    grouped = beside.group(table, contexts, rows)
+    contexts, context_of = beside.group(table, contexts, rows)
     voters = columns.pop("voters", None)
     records = Records.build(
         sizes=np.bincount(entries.ballot[order], minlength=n_ballots)[~lost],
@@ -292,12 +291,13 @@ def _build(
     )
     return beside.log(
         checks,
-        grouped,
+        contexts,
+        context_of,
         records,
         agents=entries.names,
-        kind=_KINDS[shape.kind],
+        kind=shape.kind,
         used=len(np.unique(entries.row[use])),
-        roles=_roles(shape),
+        roles=shape.roles,
         voters=voters,
         design=design,
     )
@@ -314,16 +314,3 @@ def _refuse_changes(checks: RowChecks, said: dict[str, Array], entries: _Entries
             accepted="one value per ballot",
             fix=f"correct the value, or leave {name!r} out",
         )
-
-
-_KINDS = {
-    "long": "rankings, a row per agent",
-    "ranks": "rankings, a column per agent",
-    "names": "rankings, best first",
-}
-
-
-def _roles(shape: _Shape) -> dict[str, str]:
-    if shape.kind == "long":
-        return {"ballot": ", ".join(shape.ballot), "agent": shape.columns[0], "rank": shape.columns[1]}
-    return {"agents" if shape.kind == "ranks" else "order": ", ".join(shape.columns)}

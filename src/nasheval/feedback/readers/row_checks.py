@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from nasheval.arrays import Array, Bools
 from nasheval.choices import OnError as OnError
-from nasheval.errors import Argument, InputError, ReadError, Text
+from nasheval.errors import InputError, ReadError, Text
 from nasheval.feedback.read_report import Problem
 
 COUNTED = 10_000  # values that a message looks through; beyond that it gives no counts
@@ -115,19 +115,6 @@ def _as_python(value: pa.Scalar) -> object:
 def short(text: str, width: int = 40) -> str:
     """Return the beginning of a text that may be too long for a message."""
     return text if len(text) <= width else text[: width - 3] + "..."
-
-
-def need_columns(wanted: dict[str, str], names: list[str], source: str) -> None:
-    """Raise where a column that plays a part is not there, naming the nearest that is."""
-    for role, column in wanted.items():
-        if column not in names:
-            hint = f"did you mean {near[0]!r}? P" if (near := nearest(column, names)) else "p"
-            raise ReadError(
-                (f"there is no column {column!r} for ", Argument(role)),
-                source=source,
-                accepted=f"its columns, {listed(names)}",
-                fix=(f"{hint}ass one of its columns as ", Argument(role)),
-            )
 
 
 def nearest(name: object, names: Sequence[str]) -> list[str]:

@@ -1,9 +1,9 @@
-"""`read_scores`: a score for each agent on each prompt -> duels or weak rankings, with known propensities."""
+"""`read_scores`: a score for each agent on each prompt -> duels with known propensities."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -12,10 +12,9 @@ from nasheval.arrays import Bools, Floats, Ints, n_pairs
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.covariates import VERDICT, Covariates
-from nasheval.feedback.readers.duels import duel_records
-from nasheval.feedback.readers.labels import BOTH_BAD, FIRST, SECOND, TIE
+from nasheval.feedback.readers.labels import FIRST, SECOND, TIE, duel_records
 from nasheval.feedback.readers.parsing import to_numbers
-from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, need_columns, raw_values, several
+from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, raw_values, several
 from nasheval.feedback.readers.sources import open_source
 from nasheval.feedback.records import Records
 
@@ -32,14 +31,11 @@ def read_scores(
     context_id: str | None = None,
     categorical: Sequence[str] | str | None = None,
     pairs_per_context: int | None = None,
-    form: Literal["duels", "rankings"] = "duels",
-    tolerance: float = 0.0,
-    fail: float | None = None,
     seed: int = 0,
     join: Any = None,
     on_error: OnError = "raise",
 ) -> Feedback:
-    """Read a wide table of scores, one row per prompt, one column per agent; the higher score wins.
+    """Read a wide table of scores, one row per prompt, one column per agent; the higher score wins, equal ones tie.
 
     Args:
         source: a path or a table, as in `read_votes`.
@@ -48,19 +44,14 @@ def read_scores(
         context, text, context_id, categorical, join: as in `read_votes`.
         pairs_per_context: draw this many pairs per prompt at random, without replacement; each pair then has the known
             inclusion probability pairs_per_context / (number of pairs). None: all pairs.
-        form: "duels", or "rankings": one weak ranking of all agents per prompt.
-        tolerance: scores at most this far apart tie.
-        fail: where two agents tie and score at most this, the zero verdict means "both bad"; None: never.
         seed: of the draw of pairs.
         on_error: "raise", or "skip" to leave out rows with a missing score and print how many.
     """
-    _check_options(form, tolerance, fail)
     opened, columns = open_source(source), _score_columns(agents)
     names, flat = list(columns), [name for runs in columns.values() for name in runs]
-    for name in flat:
-        need_columns({"agents": name}, opened.names, opened.label)
-    chosen = _pairs_wanted(pairs_per_context, len(names), form)
-    beside = Covariates.resolve(
+    opened.need("agents", *flat)
+    chosen = _pairs_wanted(pairs_per_context, len(names))
+    beside = Covariates(
         opened,
         context=context,
         text=text,
@@ -69,46 +60,30 @@ def read_scores(
         categorical=categorical,
         refused=dict.fromkeys(flat, VERDICT),
     )
-    table = opened.read([*flat, *beside.columns()], text=beside.as_text())
-    checks = RowChecks(opened.label, table.num_rows, on_error)
+    table, checks = beside.read(flat, on_error)
     scores = _scores(checks, table, flat)
     contexts = beside.contexts(checks, table)
     rows = np.flatnonzero(checks.settle())
     if not len(rows):
         raise checks.nothing_left(of="row", accepted="at least one row with a score for every agent")
-    grouped = beside.group(table, contexts, rows)
+    contexts, context_of = beside.group(table, contexts, rows)
     runs = scores[rows].reshape(len(rows), len(names), -1)
-    if form == "duels":
-        records, row_of = _duels(runs, chosen, tolerance, fail, np.random.default_rng(seed))
-    else:
-        records, row_of = _rankings(runs, tolerance)
-    records = _share_weight(records, grouped.of_row, row_of, runs.shape[2])
+    records, row_of = _duels(runs, chosen, np.random.default_rng(seed))
+    # The runs of a row, and the rows of a prompt that occurs more than once, share one unit of weight.
+    rounds = np.bincount(context_of)[context_of[row_of]] * runs.shape[2]
+    if rounds.max() > 1:
+        records = records.replace(weight=records.weights / rounds)
     return beside.log(
         checks,
-        grouped,
+        contexts,
+        context_of[row_of],
         records,
         agents=names,
         kind="scores, a column per agent",
         used=len(rows),
         roles={"agents": ", ".join(names)},
-        row_of=row_of,
         design="inclusion",
     )
-
-
-def _check_options(form: str, tolerance: float, fail: float | None) -> None:
-    if form not in ("duels", "rankings"):
-        raise InputError(f"form is {form!r}; accepted are 'duels' and 'rankings'.")
-    if not _is_number(tolerance) or not 0 <= tolerance < np.inf:
-        raise InputError(f"tolerance is {tolerance!r}; accepted is a finite number of 0 or more.")
-    if fail is not None and not (_is_number(fail) and np.isfinite(fail)):
-        raise InputError(f"fail is {fail!r}; accepted is a finite number, or None.")
-    if fail is not None and form == "rankings":
-        raise InputError("fail= applies to form='duels'; leave it out for rankings.")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float | np.integer | np.floating) and not isinstance(value, bool)
 
 
 def _score_columns(agents: Sequence[str] | Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
@@ -146,18 +121,10 @@ def _scores(checks: RowChecks, table: pa.Table, columns: list[str]) -> Floats:
     return scores
 
 
-def _share_weight(records: Records, context_of_row: Ints, row_of: Ints, n_runs: int) -> Records:
-    """Give the runs of a row, and the rows of a prompt that occurs more than once, one unit of weight together."""
-    rounds = np.bincount(context_of_row)[context_of_row[row_of]] * n_runs
-    return records if rounds.max() == 1 else records.replace(weight=records.weights / rounds)
-
-
-def _pairs_wanted(pairs_per_context: int | None, n_agents: int, form: str) -> int:
+def _pairs_wanted(pairs_per_context: int | None, n_agents: int) -> int:
     every = n_pairs(n_agents)
     if pairs_per_context is None:
         return every
-    if form == "rankings":
-        raise InputError("pairs_per_context applies to form='duels'; leave it out for rankings.")
     whole = isinstance(pairs_per_context, int | np.integer) and not isinstance(pairs_per_context, bool)
     if not whole or not 1 <= pairs_per_context <= every:
         raise InputError(
@@ -167,24 +134,15 @@ def _pairs_wanted(pairs_per_context: int | None, n_agents: int, form: str) -> in
     return int(pairs_per_context)
 
 
-def _outcomes(s_j: Floats, s_k: Floats, tolerance: float, fail: float | None) -> Ints:
-    """Return who wins each pair of scores, (n,) FIRST, SECOND, TIE or BOTH_BAD."""
-    with np.errstate(over="ignore"):  # scores further apart than a float can tell are far apart
-        close = np.abs(s_j - s_k) <= tolerance
-    outcome = np.where(close, TIE, np.where(s_j > s_k, FIRST, SECOND)).astype(np.int8)
-    return outcome if fail is None else np.where(close & (np.maximum(s_j, s_k) <= fail), BOTH_BAD, outcome)
-
-
-def _duels(
-    runs: Floats, chosen: int, tolerance: float, fail: float | None, rng: np.random.Generator
-) -> tuple[Records, Ints]:
+def _duels(runs: Floats, chosen: int, rng: np.random.Generator) -> tuple[Records, Ints]:
     """Return the records of the drawn pairs, one per run of a pair, and the row of each record."""
     n, n_agents, n_runs = runs.shape
     left, right = np.triu_indices(n_agents, 1)
     row, pair = (np.repeat(drawn, n_runs) for drawn in _draw(n, len(left), chosen, rng))
     run = np.tile(np.arange(n_runs), len(row) // n_runs)
     j, k = left[pair], right[pair]
-    outcome = _outcomes(runs[row, j, run], runs[row, k, run], tolerance, fail)
+    s_j, s_k = runs[row, j, run], runs[row, k, run]
+    outcome = np.where(s_j == s_k, TIE, np.where(s_j > s_k, FIRST, SECOND)).astype(np.int8)
     known = np.full(len(row), chosen / len(left))
     records = duel_records(j, k, outcome, n_agents=n_agents, propensity=known)
     return records.replace(shown=None), row  # nobody was shown the two agents in an order
@@ -200,31 +158,3 @@ def _draw(n: int, every: int, chosen: int, rng: np.random.Generator) -> tuple[In
         for start in range(0, n, step)
     ]
     return np.repeat(np.arange(n), chosen), np.concatenate(drawn).ravel()
-
-
-def _rankings(runs: Floats, tolerance: float) -> tuple[Records, Ints]:
-    """Return one weak ranking of all agents for each row and run."""
-    n, n_agents, n_runs = runs.shape
-    flat = runs.transpose(0, 2, 1).reshape(n * n_runs, n_agents)
-    records = Records.build(
-        sizes=np.full(len(flat), n_agents),
-        agent=np.tile(np.arange(n_agents), len(flat)),
-        rank=_blocks(flat, tolerance).ravel(),
-        propensity=np.ones(len(flat)),
-    )
-    return records, np.repeat(np.arange(n), n_runs)
-
-
-def _blocks(scores: Floats, tolerance: float) -> Ints:
-    """Return ranks, 0 is best: going down, an agent opens a block when it is out of reach of that block's leader."""
-    order = np.argsort(-scores, axis=1, kind="stable")
-    ordered = np.take_along_axis(scores, order, axis=1)
-    rank, leader = np.zeros(scores.shape, np.int64), ordered[:, 0].copy()
-    for place in range(1, scores.shape[1]):
-        with np.errstate(over="ignore"):
-            opens = leader - ordered[:, place] > tolerance
-        rank[:, place] = rank[:, place - 1] + opens
-        leader = np.where(opens, ordered[:, place], leader)
-    unsorted = np.empty_like(rank)
-    np.put_along_axis(unsorted, order, rank, axis=1)
-    return unsorted

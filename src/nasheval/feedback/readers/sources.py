@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
@@ -15,9 +15,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nasheval.contexts.table import as_table, decoded, is_list, is_string
-from nasheval.errors import InputError, ReadError
+from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.arrow_columns import one_line
-from nasheval.feedback.readers.row_checks import refuse_repeats
+from nasheval.feedback.readers.row_checks import listed, nearest, refuse_repeats
 from nasheval.feedback.readers.text_files import UNREADABLE, open_csv, read_json
 
 ACCEPTED = ".parquet, .csv, .tsv, .jsonl, .json, .arrow or .feather (the text formats also with .gz)"
@@ -55,8 +55,30 @@ class Source:
                 fix="check that this is the file or table you meant",
             )
         for name in table.column_names:
-            self._refuse_damaged(name, table[name])
+            try:
+                table[name].validate(full=True)
+            except pa.ArrowException as error:
+                raise ReadError(
+                    f"this column is damaged ({one_line(error)})",
+                    source=self.label,
+                    column=name,
+                    accepted="whole columns; text in UTF-8",
+                    fix="write the file again from its origin",
+                ) from None
         return pa.table({name: _unwrapped(table[name]) for name in table.column_names})
+
+    def need(self, role: str, *columns: str, also: Sequence[str] = ()) -> None:
+        """Raise where a column that an argument names is neither here nor in `also`, naming the nearest that is."""
+        names = [*self.names, *also]
+        for column in columns:
+            if column not in names:
+                hint = f"did you mean {near[0]!r}? P" if (near := nearest(column, names)) else "p"
+                raise ReadError(
+                    (f"there is no column {column!r} for ", Argument(role)),
+                    source=self.label,
+                    accepted=f"its columns, {listed(names)}",
+                    fix=(f"{hint}ass one of its columns as ", Argument(role)),
+                )
 
     def where(self, column: str, values: Iterable[str], *, other: bool = False) -> Source:
         """Return the rows whose column spells one of some values, or none of them (`other`)."""
@@ -71,19 +93,6 @@ class Source:
         sign = "!=" if other else "="
         label = f"{self.label} where {column}{sign}{'|'.join(wanted.to_pylist())}"
         return replace(self, label=label, fetch=fetch)
-
-    def _refuse_damaged(self, name: str, column: pa.ChunkedArray) -> None:
-        """Raise where a column breaks Arrow's own rules, which nothing after this point expects."""
-        try:
-            column.validate(full=True)
-        except pa.ArrowException as error:
-            raise ReadError(
-                f"this column is damaged ({one_line(error)})",
-                source=self.label,
-                column=name,
-                accepted="whole columns; text in UTF-8",
-                fix="write the file again from its origin",
-            ) from None
 
 
 def _unwrapped(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -138,6 +147,8 @@ def _open_hugging_face(data: Any, name: str) -> Source:
 def _open_files(path: str) -> Source:
     files = _files(path)
     opened = [_FORMATS[_suffix(file)](file) for file in files]
+    for one in opened:
+        refuse_repeats(one.names, one.label, "column")
     if len(opened) == 1:
         return opened[0]
     first = opened[0]
@@ -223,30 +234,24 @@ def _parquet(file: Path) -> Source:
             file, "Parquet", lambda: pq.read_table(file, columns=columns, read_dictionary=coded, partitioning=None)
         )
 
-    return _named_apart(Source(str(file), schema, fetch))
+    return Source(str(file), schema, fetch)
 
 
 def _arrow(file: Path) -> Source:
     from pyarrow import feather
 
-    def opened() -> pa.Table:
-        table = feather.read_table(file, memory_map=True)
-        _decoded(table.schema)
-        return table
-
-    table = _guarded(file, "Arrow", opened)
-    return _named_apart(_table_source(table, str(file)))
+    table = _guarded(file, "Arrow", lambda: feather.read_table(file, memory_map=True))
+    _guarded(file, "Arrow", lambda: _decoded(table.schema))
+    return _table_source(table, str(file))
 
 
 def _csv(file: Path) -> Source:
     names, fetch = open_csv(file, delimiter="\t" if ".tsv" in _suffix(file) else ",")
-    schema = pa.schema([(name, pa.null()) for name in names])
-    return _named_apart(Source(str(file), schema, fetch, untyped=True))
+    return Source(str(file), pa.schema([(name, pa.null()) for name in names]), fetch, untyped=True)
 
 
 def _json(file: Path) -> Source:
-    table = read_json(file)
-    return _named_apart(_table_source(table, str(file)))
+    return _table_source(read_json(file), str(file))
 
 
 def _guarded(file: Path, kind: str, read: Callable[[], Any]) -> Any:
@@ -261,24 +266,15 @@ def _guarded(file: Path, kind: str, read: Callable[[], Any]) -> Any:
         ) from None
 
 
-def _decoded(schema: pa.Schema) -> pa.Schema:
-    """Return the schema once all its names, nested ones too, are known to be text: Arrow raises where one is not."""
-    for field in schema:
-        _decode_names(field)
-    return schema
-
-
-def _decode_names(field: pa.Field) -> None:
-    kind, _ = field.type, field.name
-    while is_list(kind):
-        kind = kind.value_type
-    for inner in kind if pa.types.is_struct(kind) else ():
-        _decode_names(inner)
-
-
-def _named_apart(source: Source) -> Source:
-    refuse_repeats(source.names, source.label, "column")
-    return source
+def _decoded(fields: Any) -> Any:
+    """Return a schema once all its names, nested ones too, are known to be text: Arrow raises where one is not."""
+    for field in fields:
+        kind, _ = field.type, field.name
+        while is_list(kind):
+            kind = kind.value_type
+        if pa.types.is_struct(kind):
+            _decoded(kind)
+    return fields
 
 
 _FORMATS: dict[str, Callable[[Path], Source]] = {

@@ -69,14 +69,9 @@ def _not_utf8(file: Path, what: str, column: str | None = None, rows: tuple[int,
 
 def open_csv(file: Path, *, delimiter: str) -> tuple[list[str], Callable[[list[str], set[str]], pa.Table]]:
     """Return the names in the header, and (columns, text columns) -> Table."""
-    names = _header(file, delimiter)
-    return names, partial(_read_csv, file, names, delimiter)
-
-
-def _header(file: Path, delimiter: str) -> list[str]:
     text = _refuse_no_text(file, _opened(file, _SNIFFED), "a header line and at least one row")
     try:
-        return next(row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row)
+        names = next(row for row in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter) if row)
     except (csv.Error, StopIteration) as error:
         raise ReadError(
             f"the header line cannot be read ({one_line(error)})",
@@ -84,6 +79,7 @@ def _header(file: Path, delimiter: str) -> list[str]:
             accepted="a first line with the names of the columns",
             fix="check the quotes in the first line",
         ) from None
+    return names, partial(_read_csv, file, names, delimiter)
 
 
 def _read_csv(file: Path, names: list[str], delimiter: str, columns: list[str], text: set[str]) -> pa.Table:
@@ -96,10 +92,13 @@ def _read_csv(file: Path, names: list[str], delimiter: str, columns: list[str], 
             table = read(use_threads=False)  # only then does the message count rows
         except UNREADABLE as error:
             raise _csv_error(file, names, one_line(error)) from None
-    for name in table.column_names:
-        if pa.types.is_binary(table[name].type):
+    for place, column in enumerate(table.columns):
+        name = table.column_names[place]
+        if pa.types.is_binary(column.type):
             raise _not_utf8(file, "some of this text is not in UTF-8", name)
-    return pa.table({name: _blank_is_null(table[name]) for name in table.column_names})
+        if pa.types.is_string(column.type):  # where nothing is written a value is missing: CSV cannot say it otherwise
+            table = table.set_column(place, name, pc.if_else(pc.equal(column, ""), None, column))
+    return table
 
 
 def _parsed(file: Path, delimiter: str, convert: pa_csv.ConvertOptions, *, use_threads: bool) -> pa.Table:
@@ -110,11 +109,6 @@ def _parsed(file: Path, delimiter: str, convert: pa_csv.ConvertOptions, *, use_t
             parse_options=pa_csv.ParseOptions(delimiter=delimiter, newlines_in_values=True),
             convert_options=convert,
         )
-
-
-def _blank_is_null(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Return text with null where nothing is written: CSV has no other way to say that a value is missing."""
-    return pc.if_else(pc.equal(column, ""), None, column) if pa.types.is_string(column.type) else column
 
 
 def _csv_error(file: Path, names: list[str], message: str) -> ReadError:
@@ -141,7 +135,11 @@ def read_json(file: Path) -> pa.Table:
     """Return one JSON object per line, or a list of them, as a table."""
     raw = _opened(file).removeprefix(b"\xef\xbb\xbf")
     _refuse_no_text(file, raw[:_SNIFFED], "one JSON object per line, or a list of them")
-    _refuse_other_encodings(file, raw)
+    try:
+        ends = pa.py_buffer(np.array([0, len(raw)], np.int64))
+        pa.LargeStringArray.from_buffers(1, ends, pa.py_buffer(raw)).validate(full=True)
+    except pa.ArrowException:
+        raise _not_utf8(file, "this text is not in UTF-8") from None
     if raw[:_SNIFFED].lstrip()[:1] == b"[":
         return _json_list(file, raw)
     _refuse_odd_lines(file, raw)
@@ -158,14 +156,6 @@ def read_json(file: Path) -> pa.Table:
             fix="write it by rows, as with to_json(..., orient='records', lines=True) in pandas",
         )
     return table
-
-
-def _refuse_other_encodings(file: Path, raw: bytes) -> None:
-    ends = pa.py_buffer(np.array([0, len(raw)], np.int64))
-    try:
-        pa.LargeStringArray.from_buffers(1, ends, pa.py_buffer(raw)).validate(full=True)
-    except pa.ArrowException:
-        raise _not_utf8(file, "this text is not in UTF-8") from None
 
 
 def _refuse_odd_lines(file: Path, raw: bytes) -> None:

@@ -3,27 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from nasheval.arrays import Bools, Ints
+from nasheval.arrays import Ints
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, boolean_tags, detect_schema
 from nasheval.feedback.readers.covariates import COMPARED, VERDICT, Covariates
-from nasheval.feedback.readers.duels import duel_records
-from nasheval.feedback.readers.labels import DROP, TIE, Outcomes, read_labels, read_one_hot
+from nasheval.feedback.readers.labels import DROP, TIE, Outcomes, duel_records, read_labels, read_one_hot
 from nasheval.feedback.readers.parsing import agents_in, names_in, refuse_no_agent
 from nasheval.feedback.readers.row_checks import (
     OnError,
     RowChecks,
     listed,
     nearest,
-    need_columns,
     several,
     shown_values,
 )
@@ -81,7 +79,7 @@ def read_votes(
     """
     opened = open_source(source)
     schema = _schema(opened, model_a, model_b, winner)
-    beside = Covariates.resolve(
+    beside = Covariates(
         opened,
         context=_usual_context(schema, opened) if context is None else context,
         text=("prompt" if schema.prompt else None) if text == "auto" else text,
@@ -99,16 +97,34 @@ def read_votes(
         prompt=schema.prompt,
         json_text=schema.name == ARENA_55K.name,
     )
-    table = opened.read([*schema.verdict, *beside.columns()], text=beside.as_text())
-    checks = RowChecks(opened.label, table.num_rows, on_error)
-    first, second = (names_in(table, name, opened.label) for name in (schema.first, schema.second))
-    sides = _sides(checks, first, second, schema, agents)
-    outcomes = _outcomes(checks, table, schema, first, second, labels)
-    whole, said = _build(checks, table, schema, sides, outcomes, beside, design)
+    table, checks = beside.read(schema.verdict, on_error)
+    names, chosen, first, second = _sides(checks, table, schema, agents)
+    code, meanings = _outcomes(checks, table, schema, names, first, second, labels)
+    contexts, columns = beside.contexts(checks, table), beside.record_columns(checks, table)
+    keep = checks.settle()
+    if not keep.any():
+        raise checks.nothing_left(of="row", accepted="at least one vote between two agents")
+    sound, voters = ~checks.faulty, columns.pop("voters", None)
+    contexts, context_of = beside.group(table, contexts, np.flatnonzero(sound))
+    rows = {"first": first, "second": second, "outcome": np.where(code == DROP, TIE, code), **columns}
+    whole = beside.log(  # of all sound rows, wanted or not; those without a verdict tie until they are left out
+        checks,
+        contexts,
+        context_of,
+        duel_records(**{name: values[sound] for name, values in rows.items()}, n_agents=len(names)),
+        agents=names,
+        kind=schema.name,
+        used=int(keep.sum()),
+        roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])},
+        labels=meanings,
+        voters=voters,
+        design=design,
+    )
+    said = (code[sound] != DROP)[np.argsort(context_of, kind="stable")]
     log = whole if said.all() else whole.keep_records(said)
     if average_repeats:
         log = replace(log.average_repeats(), given_design=whole.average_repeats().how_designed)
-    return (log if agents is None else log.keep_agents(sides.chosen)).trimmed()
+    return (log if agents is None else log.keep_agents(chosen)).trimmed()
 
 
 # -- which column is what ---------------------------------------------------------------------------------------------
@@ -119,9 +135,9 @@ def _schema(source: Source, model_a: str | None, model_b: str | None, winner: st
     if model_a or model_b or winner:
         base = detected or replace(PLAIN, name="votes, columns as given")
         schema = replace(base, first=model_a or base.first, second=model_b or base.second, winner=winner or base.winner)
-        need_columns({"model_a": schema.first, "model_b": schema.second}, source.names, source.label)
-        if isinstance(schema.winner, str):
-            need_columns({"winner": schema.winner}, source.names, source.label)
+        source.need("model_a", schema.first)
+        source.need("model_b", schema.second)
+        source.need("winner", *schema.verdict[2:])
         return schema
     if detected is None:
         a, b, won = (Argument(name) for name in ("model_a", "model_b", "winner"))
@@ -148,24 +164,12 @@ def _usual_context(schema: VoteSchema, source: Source) -> list[str]:
 # -- who met whom, and who won ----------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Sides:
-    """The two agents of each row, numbered in `names`, -1 where a row has none; and those of them that are wanted."""
-
-    names: list[str]
-    chosen: list[str]
-    first: Ints
-    second: Ints
-
-
 def _sides(
-    checks: RowChecks,
-    first: pa.DictionaryArray,
-    second: pa.DictionaryArray,
-    schema: VoteSchema,
-    agents: Sequence[str] | None,
-) -> _Sides:
-    names, numbered = agents_in([first, second])
+    checks: RowChecks, table: pa.Table, schema: VoteSchema, agents: Sequence[str] | None
+) -> tuple[list[str], list[str], Ints, Ints]:
+    """Return all names, the chosen ones, and (n,) the places of both agents of each row in all names, -1 for none."""
+    sides = [names_in(table, name, checks.source) for name in (schema.first, schema.second)]
+    names, [first, second] = agents_in(sides)
     chosen = names if agents is None else _chosen(agents, names, checks.source)
     if len(names) < 2:
         raise ReadError(
@@ -174,22 +178,19 @@ def _sides(
             accepted="two or more different agents",
             fix=f"check the columns {schema.first!r} and {schema.second!r}",
         )
-    blank = [side < 0 for side in numbered]
-    if agents is not None:
-        wanted = np.isin(names, chosen)
-        others = ~(wanted[numbered[0]] & wanted[numbered[1]]) & ~blank[0] & ~blank[1]
-        checks.leave_out(others, "an agent not in agents=")
-    for side, column in zip(numbered, (schema.first, schema.second), strict=True):
-        refuse_no_agent(checks, side, column)
-    same = (numbered[0] == numbered[1]) & ~blank[0] & ~blank[1]
+    both, wanted = (first >= 0) & (second >= 0), np.isin(names, chosen)
+    checks.leave_out(both & ~(wanted[first] & wanted[second]), "an agent not in agents=")
+    refuse_no_agent(checks, first, schema.first)
+    refuse_no_agent(checks, second, schema.second)
+    same = both & (first == second)
     checks.reject(
         same,
-        f"{shown_values(np.array(names, object)[numbered[0][same]])} is compared with itself",
+        f"{shown_values(np.array(names, object)[first[same]])} is compared with itself",
         column=schema.second,
         accepted="two different agents per row",
         fix="correct the name",
     )
-    return _Sides(names, chosen, *numbered)
+    return names, chosen, first, second
 
 
 def _chosen(agents: Sequence[str], seen: list[str], source: str) -> list[str]:
@@ -212,54 +213,18 @@ def _outcomes(
     checks: RowChecks,
     table: pa.Table,
     schema: VoteSchema,
-    first: pa.DictionaryArray,
-    second: pa.DictionaryArray,
+    names: list[str],
+    first: Ints,
+    second: Ints,
     labels: Mapping[Any, str] | None,
 ) -> Outcomes:
     if isinstance(schema.winner, str):
         said = names_in(table, schema.winner, checks.source)
-        outcomes = read_labels(checks, said, schema.winner, first=first, second=second, labels=labels)
-        checks.leave_out(outcomes.code == DROP, "label marked 'drop'")
+        outcomes = read_labels(checks, said, schema.winner, agents=names, first=first, second=second, labels=labels)
+        checks.leave_out(outcomes[0] == DROP, "label marked 'drop'")
         return outcomes
     if labels is not None:
         raise InputError(
             f"labels= needs one winner column; this file has three, {', '.join(schema.winner)}. Leave it out."
         )
     return read_one_hot(checks, [table[name] for name in schema.winner], schema.winner)
-
-
-def _build(
-    checks: RowChecks,
-    table: pa.Table,
-    schema: VoteSchema,
-    sides: _Sides,
-    outcomes: Outcomes,
-    beside: Covariates,
-    design: DesignName | None,
-) -> tuple[Feedback, Bools]:
-    """Return the log of all sound rows, wanted or not, and which of its records have a verdict (the others tie)."""
-    contexts, columns = beside.contexts(checks, table), beside.record_columns(checks, table)
-    keep = checks.settle()
-    if not keep.any():
-        raise checks.nothing_left(of="row", accepted="at least one vote between two agents")
-    sound = ~checks.faulty
-    grouped = beside.group(table, contexts, np.flatnonzero(sound))
-    voters = columns.pop("voters", None)
-    code = np.where(outcomes.code == DROP, TIE, outcomes.code)
-    rows = {"first": sides.first, "second": sides.second, "outcome": code, **columns}
-    if not sound.all():
-        rows = {name: values[sound] for name, values in rows.items()}
-    log = beside.log(
-        checks,
-        grouped,
-        duel_records(**rows, n_agents=len(sides.names)),
-        agents=sides.names,
-        kind=schema.name,
-        used=int(keep.sum()),
-        roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])},
-        labels=outcomes.labels,
-        voters=voters,
-        design=design,
-    )
-    said = outcomes.code[sound] != DROP
-    return log, said if said.all() else said[np.argsort(grouped.of_row, kind="stable")]
