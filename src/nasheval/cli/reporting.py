@@ -72,8 +72,8 @@ def write(
     """Write the report of a fitted model."""
     from nasheval.scoring.report import gather, write_report
 
-    settings = {name: value for name, value in model.get_params(deep=False).items() if value is not None}
-    settings = {name: value for name, value in settings.items() if name not in ("verbose", "engine")}
+    parameters = model.get_params(deep=False).items()
+    settings = {name: value for name, value in parameters if value is not None and name not in ("verbose", "engine")}
     contents = gather(
         model.stage1_,
         by=tuple(by) or None,
