@@ -178,7 +178,7 @@ def fit(
     if not quiet:
         tell(f"writing the report {report} ...")
     try:  # last: it takes longest, and whoever interrupts it has the model and the summary
-        reporting.write(model, report, by=[by] if by else (), evaluation=evaluation)
+        reporting.write(model, report, by=by or None, evaluation=evaluation)
     except KeyboardInterrupt:
         tell(f"No report was written. The model is saved; for the report, run: nasheval report {out} -o {report}")
         raise
@@ -204,17 +204,15 @@ class _Division:
             return None, f"No held-out comparison: {why}."
         try:
             fitted = model if self.once else clone(model).fit(self.train)
-            return compared(fitted, self.test, costs=model.costs, show=show, seed=self.seed), self._note()
+            evaluation = compared(fitted, self.test, costs=model.costs, show=show, seed=self.seed)
         except NashEvalError as error:
             return None, f"No held-out comparison: {error.message(Argument.as_flag)}"
-
-    def _note(self) -> str:
         fitted_on, held = (set(log.sole_voters.tolist()) for log in (self.train, self.test))
         which = "contexts held out, of other voters," if held and not held & fitted_on else "contexts held out,"
         note = f"Compared on {self.test.n_contexts:,} {which} with a model fitted on {self.train.n_contexts:,}"
         if self.once:
-            return f"{note}, which is the one saved: a log of more than {_LARGE:,} records is fitted once."
-        return f"{note}; the model that is saved was then fitted on all {self.log.n_contexts:,}."
+            return evaluation, f"{note}, which is the one saved: a log of more than {_LARGE:,} records is fitted once."
+        return evaluation, f"{note}; the model that is saved was then fitted on all {self.log.n_contexts:,}."
 
 
 # -- what it says at the end -------------------------------------------------------------------------------------------
