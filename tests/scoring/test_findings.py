@@ -7,8 +7,8 @@ from itertools import combinations
 
 import pytest
 
-from nasheval.scoring.report.data import GroupView, Payoffs, Preferences
 from nasheval.scoring.report.findings import findings
+from nasheval.scoring.report.views import GroupView, Payoffs, Preferences
 
 AGENTS = ("ada", "bert", "cleo")
 KNOWN = {"only_a_ladder": False, "unseen": "model"}
@@ -53,7 +53,7 @@ ALL = view("all", ADA_WINS, (0,))
 
 
 def sentence(whole: GroupView, *groups: GroupView) -> str:
-    [found] = [text for text in findings(AGENTS, [whole, *groups], [], None, 0.95, **KNOWN) if text.startswith("By ")]
+    [found] = [text for text in findings(AGENTS, [whole, *groups], [], None, 0.95, KNOWN) if text.startswith("By ")]
     return found
 
 

@@ -26,11 +26,10 @@ from nasheval.payoff.inference import group_payoff, payoffs_by
 from nasheval.payoff.stage1 import fit_stage1
 from nasheval.scoring.leaderboard import standings
 from nasheval.scoring.report import gather, render, write_report
-from nasheval.scoring.report.data import Payoffs, Preferences
 from nasheval.scoring.report.findings import listed
 from nasheval.scoring.report.frontier import cost_frontier
-from nasheval.scoring.report.trust import log_histogram
-from nasheval.scoring.report.views import DRAWN, MOST_GROUPS, SHOWN, _drawn
+from nasheval.scoring.report.sections import log_histogram
+from nasheval.scoring.report.views import DRAWN, MOST_GROUPS, SHOWN, Payoffs, Preferences, _drawn
 
 from .logs import Fixed, duels
 from .report_logs import (
@@ -106,12 +105,12 @@ def test_an_agent_without_votes_in_a_group_is_in_none_of_its_tables():
 def test_a_star_says_that_it_can_only_tell_a_ladder_and_what_its_winners_rest_on():
     report = star_report()
     assert any("can only tell a ladder" in text for text in report.findings)
-    assert any("can only tell a ladder" in text for text in report.trust.warnings)
+    assert any("can only tell a ladder" in text for text in report.trust["warnings"])
     assert not any("No cycle of preferences holds" in text for text in report.findings)
     assert any("strong with 2 of its 5 rivals: those payoffs are bridged" in text for text in report.findings)
     assert any(text.startswith("Nothing connects strong and isle") for text in report.findings)
-    assert report.facts.only_a_ladder
-    assert (report.facts.pairs_bridged, report.facts.pairs_unknown) == (3, 8)
+    assert report.facts["only_a_ladder"]
+    assert (report.facts["pairs_bridged"], report.facts["pairs_unknown"]) == (3, 8)
     assert any("given as 0, a tie" in text for text in star_report("tie").findings)
     assert not any("ladder" in text for text in example()[2].findings)
 
@@ -235,23 +234,23 @@ def test_groups_of_numbers_are_in_their_order():
 
 def test_held_out_values_are_those_of_the_evaluation(report):
     found, shown = example()[1], report.held_out
-    assert shown.verdict == found.verdict
-    assert [contest.name for contest in shown.contests] == ["all", *(group.name for group in found.groups)]
-    np.testing.assert_allclose(np.array(shown.contests[0].value, float), found.value, atol=1e-4)
-    np.testing.assert_allclose(np.array(shown.contests[0].lower, float), found.lower, atol=1e-4)
-    assert shown.cost == pytest.approx((3.0, 4.0, 1.0))
-    assert shown.contests[0].opponent[2] in AGENTS
+    assert shown["verdict"] == found.verdict
+    assert [contest["name"] for contest in shown["contests"]] == ["all", *(group.name for group in found.groups)]
+    np.testing.assert_allclose(np.array(shown["contests"][0]["value"], float), found.value, atol=1e-4)
+    np.testing.assert_allclose(np.array(shown["contests"][0]["lower"], float), found.lower, atol=1e-4)
+    assert shown["cost"] == pytest.approx((3.0, 4.0, 1.0))
+    assert shown["contests"][0]["opponent"][2] in AGENTS
 
 
 def test_warnings_say_a_thing_once():
     log, _ = duels(np.random.default_rng(0), 5, draws=True)
     few = fit_stage1(log, outcome=Intercept(), propensity="marginal", second_stage="none", folds=2)
     found = gather(few, by=[], draws=10)
-    assert found.facts.pairs_seen < 6
-    assert sum("bridged through others" in text for text in found.trust.warnings) == 1
-    assert not any("given as 0" in text for text in found.trust.warnings)
-    assert all(text[0].isupper() or text[0].isdigit() or text.startswith("A(x)") for text in found.trust.warnings)
-    assert all(text.endswith(".") for text in found.trust.warnings)
+    assert found.facts["pairs_seen"] < 6
+    assert sum("bridged through others" in text for text in found.trust["warnings"]) == 1
+    assert not any("given as 0" in text for text in found.trust["warnings"])
+    assert all(text[0].isupper() or text[0].isdigit() or text.startswith("A(x)") for text in found.trust["warnings"])
+    assert all(text.endswith(".") for text in found.trust["warnings"])
 
 
 # -- parts worked by hand ---------------------------------------------------------------------------------------------
@@ -282,18 +281,19 @@ def test_costs_by_context_are_averaged():
 @given(hnp.arrays(float, st.integers(0, 40), elements=st.one_of(st.just(0.0), st.floats(1e-6, 1e6))))
 @settings(max_examples=60, deadline=None)
 def test_a_histogram_counts_everything_once(values):
-    found = log_histogram(values)
-    assert sum(found.count) == len(values)
-    assert len(found.edges) == len(found.count) + 1
-    assert list(found.edges) == sorted(found.edges)
+    histogram = log_histogram(values)
+    count, edges = histogram["count"], histogram["edges"]
+    assert sum(count) == len(values)
+    assert len(edges) == len(count) + 1
+    assert edges == sorted(edges)
     zeros = int((values == 0).sum())
     if zeros:
-        assert found.edges[0] == 0
-        assert found.count[0] == zeros
+        assert edges[0] == 0
+        assert count[0] == zeros
     above = values[values > 0]
     if len(above):
-        assert found.edges[1 if zeros else 0] <= above.min() * (1 + 1e-4)
-        assert found.edges[-1] >= above.max() * (1 - 1e-4)
+        assert edges[1 if zeros else 0] <= above.min() * (1 + 1e-4)
+        assert edges[-1] >= above.max() * (1 - 1e-4)
 
 
 @given(st.permutations(range(20)), st.lists(st.permutations(range(20)).map(lambda p: tuple(p[:4])), max_size=6))

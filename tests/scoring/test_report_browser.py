@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from nasheval.scoring.report import render
-from nasheval.scoring.report.data import Bins, Histogram, Payoffs, Preferences
+from nasheval.scoring.report.views import Payoffs, Preferences
 
 from .report_logs import AGENTS, PAPER, ROCK, TOPICS, example, star_report
 
@@ -119,7 +119,7 @@ def test_names_are_shown_as_they_are_and_run_nothing(visit):
         "all => all.map((th) => th.textContent.replace(/winner$/, ''))"
     )
     assert sorted(shown) == sorted(AGENTS)
-    assert page.locator("#robin-table thead th").all_inner_texts() == list(example()[2].held_out.policies)
+    assert page.locator("#robin-table thead th").all_inner_texts() == list(example()[2].held_out["policies"])
     assert page.locator("main img, main script, main b, main u").count() == 0
 
 
@@ -293,9 +293,9 @@ def test_controls_tables_and_drawings_have_names(visit):
 
 
 def test_held_out_groups_and_numbers_can_be_opened(visit):
-    page, found = visit(), example()[2].held_out
+    page, contests = visit(), example()[2].held_out["contests"]
     page.select_option("#heldout-group", index=1)
-    assert f"{found.contests[1].contexts} held-out contexts" in page.locator("#robin-table caption").inner_text()
+    assert f"{contests[1]['contexts']} held-out contexts" in page.locator("#robin-table caption").inner_text()
     page.locator("#costs summary").click()
     assert len(rows(page, "frontier-numbers")) == len(example()[2].frontier)
 
@@ -329,10 +329,9 @@ def test_two_agents_of_whom_nothing_is_known(visit, tmp_path):
         payoffs=Payoffs((1, 0), (0.0,), (-1.0,), (1.0,), (0,), (2,), (-1.0,), (1.0,)),
         preferences=Preferences((1, 0), (), (), 0), notes=(),
     )  # fmt: skip
-    trust = replace(
-        report.trust, r2=None, r2_within=None, outcome=Bins((), (), (), ()), propensity=None, smallest=None,
-        overlap=Histogram((0.0,), ()), effective=Histogram((0.0, 0.0), (1,)), thinnest=(), warnings=(),
-    )  # fmt: skip
+    trust = report.trust | dict.fromkeys(("r2", "r2_within", "propensity", "smallest"))
+    trust |= {"outcome": dict.fromkeys(("predicted", "observed", "error", "count"), ()), "thinnest": (), "warnings": ()}
+    trust |= {"overlap": {"edges": (0.0,), "count": ()}, "effective": {"edges": (0.0, 0.0), "count": (1,)}}
     bare = replace(report, agents=("a", "b"), columns=(), groups=(view,), frontier=(), held_out=None, trust=trust)
     path = tmp_path / "bare.html"
     path.write_text(render(bare), encoding="utf-8")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nasheval.choices import Speaks
 from nasheval.cli.options import FORMAT, MODEL, VOTERS, grouped, split
 from nasheval.cli.printing import console, escaped, print_json
 from nasheval.cli.reading import FILES, Reading, chosen_rows
@@ -74,17 +73,13 @@ def evaluate(
 
 
 def compared(
-    model: NashEval,
-    test: Feedback,
-    *,
-    against: str = RIVALS,
-    by: str | None = None,
-    costs: Any = None,
-    voters: Speaks | None = None,
-    show: bool = False,
-    seed: int = 0,
+    model: NashEval, test: Feedback, *, against: str = RIVALS, show: bool = False, **options: Any
 ) -> Evaluation:
-    """Return how a fitted model does against baselines made from the same Stage 1, on a log it has not seen."""
+    """Return how a fitted model does against baselines made from the same Stage 1, on a log it has not seen.
+
+    Args:
+        options: of `nasheval.evaluate`.
+    """
     from nasheval.estimator import chosen_device
     from nasheval.scoring.evaluate import evaluate
 
@@ -92,18 +87,12 @@ def compared(
         {OURS: model, **_baselines(against)},
         test,
         train=model.stage1_,
-        by=by,
-        costs=costs,
-        voters=voters,
-        outcome=model.outcome,
-        propensity=model.propensity,
-        aggregator=model.aggregator,
-        folds=model.folds,
         encoder=model.stage1_.encoder,
-        seed=seed,
         n_jobs=model.n_jobs or os.cpu_count() or 1,
         device=chosen_device(model.device),
         verbose=show and sys.stderr.isatty(),
+        **{name: getattr(model, name) for name in ("outcome", "propensity", "aggregator", "folds")},
+        **options,
     )
 
 

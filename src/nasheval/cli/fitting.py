@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -13,7 +13,7 @@ import typer
 import nasheval.cli.reporting as reporting
 from nasheval.choices import Device, OutcomeName, PolicyName, PropensityName, Search, SecondStage, Unseen
 from nasheval.cli.evaluating import compared, plainly
-from nasheval.cli.leaderboard import Board, note_lines, standings_table, usual_column, winners_table
+from nasheval.cli.leaderboard import board_of, note_lines, standings_table, winners_table
 from nasheval.cli.options import TableOrJson, grouped
 from nasheval.cli.printing import console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
@@ -153,6 +153,7 @@ def fit(
 
       nasheval fit highway -o model/ --report report.html
     """
+    from nasheval.feedback.groups import grouping_columns
     from nasheval.store.folder import check_target
 
     check_target(out.resolve(), overwrite)  # before the work, not after it
@@ -165,28 +166,24 @@ def fit(
     model.fit(division.train if division.once else log)
     model.save(out, overwrite=overwrite, keep_text=keep_text)
     evaluation, note = division.comparison(model, show=show)
-    outcome = Outcome(model, out, report, by or None, evaluation, note)
+    column = by or next(iter(grouping_columns(model.stage1_.log, most=1, quartiles=False)), None)
     if format == "json":
-        print_json(_summary_dict(outcome))
+        paths = {"model": str(out), "report": None if report is None else str(report)}
+        print_json({**paths, **_summary_dict(model, column, evaluation), "note": note})
     elif not quiet:
-        _print_summary(outcome, console())
-    if report is not None:
-        _write_report(outcome, report, quiet=quiet)
-        if format == "table" and not quiet:
-            console().print(f"The report: [bold]{escaped(str(report))}[/]", soft_wrap=True)
-
-
-def _write_report(outcome: Outcome, report: Path, *, quiet: bool) -> None:
-    """Write the report last: it takes longest, and whoever interrupts it has the model and the summary."""
+        _print_summary(model, column, evaluation, note)
+        _print_next(model, out, column, report)
+    if report is None:
+        return
     if not quiet:
         tell(f"writing the report {report} ...")
-    try:
-        by = [outcome.by] if outcome.by else ()
-        reporting.write(outcome.model, report, by=by, evaluation=outcome.evaluation)
+    try:  # last: it takes longest, and whoever interrupts it has the model and the summary
+        reporting.write(model, report, by=by or None, evaluation=evaluation)
     except KeyboardInterrupt:
-        again = f"nasheval report {outcome.path} -o {report}"
-        tell(f"No report was written. The model is saved; for the report, run: {again}")
+        tell(f"No report was written. The model is saved; for the report, run: nasheval report {out} -o {report}")
         raise
+    if format == "table" and not quiet:
+        console().print(f"The report: [bold]{escaped(str(report))}[/]", soft_wrap=True)
 
 
 class _Division:
@@ -207,77 +204,52 @@ class _Division:
             return None, f"No held-out comparison: {why}."
         try:
             fitted = model if self.once else clone(model).fit(self.train)
-            return compared(fitted, self.test, costs=model.costs, show=show, seed=self.seed), self._note()
+            evaluation = compared(fitted, self.test, costs=model.costs, show=show, seed=self.seed)
         except NashEvalError as error:
             return None, f"No held-out comparison: {error.message(Argument.as_flag)}"
-
-    def _note(self) -> str:
         fitted_on, held = (set(log.sole_voters.tolist()) for log in (self.train, self.test))
         which = "contexts held out, of other voters," if held and not held & fitted_on else "contexts held out,"
         note = f"Compared on {self.test.n_contexts:,} {which} with a model fitted on {self.train.n_contexts:,}"
         if self.once:
-            return f"{note}, which is the one saved: a log of more than {_LARGE:,} records is fitted once."
-        return f"{note}; the model that is saved was then fitted on all {self.log.n_contexts:,}."
+            return evaluation, f"{note}, which is the one saved: a log of more than {_LARGE:,} records is fitted once."
+        return evaluation, f"{note}; the model that is saved was then fitted on all {self.log.n_contexts:,}."
 
 
 # -- what it says at the end -------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Outcome:
-    """What a fit gave.
+def _print_summary(model: NashEval, by: str | None, evaluation: Evaluation | None, note: str) -> None:
+    """Print what to know of a fit.
 
     Args:
-        model: as it was saved.
-        path: where it was saved.
-        report: where the report will be, if it was asked for; it is written after the summary is printed.
-        by: the context column asked for.
-        evaluation: of the held-out comparison, if there was one.
-        note: what to know about that.
+        by: the context column of the second leaderboard, if there is one to show.
+        note: on the evaluation, or why there is none.
     """
-
-    model: NashEval
-    path: Path
-    report: Path | None
-    by: str | None
-    evaluation: Evaluation | None
-    note: str
-
-    @property
-    def groups(self) -> str | None:
-        """The context column of the second leaderboard, if there is one to show."""
-        return self.by or usual_column(self.model)
-
-
-def _print_summary(outcome: Outcome, out: Console) -> None:
-    """Print what to know of a fit."""
     from rich.text import Text
 
-    model, by = outcome.model, outcome.groups
-    diagnostics = model.diagnostics()
+    out, diagnostics = console(), model.diagnostics()
     out.print(Text(f"{model.stage1_.log!r}"))
-    for line in (*_menu_lines(model), *diagnostics.nuisances.lines()):
+    if model.stage1_.nuisances.log.ballots is not None:
+        rare = "Menus are rare: ballots" if model.aggregator == "auto" else "Ballots"
+        out.print(f"{rare} were cut into pairs (aggregator AsAsked)")
+    for line in diagnostics.nuisances.lines():
         out.print(Text(line))
     warnings = [*model.stage1_.log.coverage().warnings(), *diagnostics.warnings()]
     for warning in once(warnings):
         out.print(Text.assemble(("! ", "yellow"), warning))
     out.print()
-    board = Board.of(model, None)
-    out.print(standings_table(board.rows, by=None, top=_TOP))
+    rows, notes = board_of(model)
+    out.print(standings_table(rows, by=None, top=_TOP))
     codes = {code_of(warning) for warning in warnings}
-    for note in note_lines({"": [note for note in board.notes[""] if code_of(note) not in codes]}):
-        out.print(note)
+    for below in note_lines({"": [text for text in notes[""] if code_of(text) not in codes]}):
+        out.print(below)
     if by is not None:
-        out.print(winners_table(Board.of(model, by).rows, by))
+        out.print(winners_table(board_of(model, by)[0], by))
     out.print()
-    if outcome.evaluation is not None:
-        _print_comparison(outcome.evaluation, out)
-    out.print(Text(outcome.note))
+    if evaluation is not None:
+        _print_comparison(evaluation, out)
+    out.print(Text(note))
     out.print()
-    out.print(Text.assemble("The model: ", (str(outcome.path), "bold")))
-    out.print("Next:")
-    for line in _next_commands(outcome):
-        out.print(Text(f"  {line}"))
 
 
 def _print_comparison(evaluation: Evaluation, out: Console) -> None:
@@ -294,37 +266,29 @@ def _print_comparison(evaluation: Evaluation, out: Console) -> None:
         out.print(Text("Expected cost: " + ", ".join(f"{name} {cost:.4g}" for name, cost in spent) + "."))
 
 
-def _menu_lines(model: NashEval) -> Iterator[str]:
-    """Say that ballots were cut into pairs, where they were."""
-    if model.stage1_.nuisances.log.ballots is not None:
-        rare = "Menus are rare: ballots" if model.aggregator == "auto" else "Ballots"
-        yield f"{rare} were cut into pairs (aggregator AsAsked)"
+def _print_next(model: NashEval, path: Path, by: str | None, report: Path | None) -> None:
+    """Print where the model is and what to run next."""
+    from rich.text import Text
 
-
-def _next_commands(outcome: Outcome) -> list[str]:
-    """Return what to run next."""
-    encoder, model = outcome.model.stage1_.encoder, outcome.path
-    by = f" --by {outcome.groups}" if outcome.groups else ""
+    out, encoder = console(), model.stage1_.encoder
+    out.print(Text.assemble("The model: ", (str(path), "bold")))
     context = ' --prompt "..."' if encoder.text else ""
     context += "".join(f" --set {column.name}=..." for column in encoder.columns[:1])
-    lines = [f"nasheval leaderboard {model}{by}", f"nasheval route {model}{context}"]
-    return lines if outcome.report else [*lines, f"nasheval report {model} -o report.html"]
+    lines = [f"nasheval leaderboard {path}{f' --by {by}' if by else ''}", f"nasheval route {path}{context}"]
+    lines += [] if report else [f"nasheval report {path} -o report.html"]
+    out.print(Text("\n  ".join(["Next:", *lines])))
 
 
-def _summary_dict(outcome: Outcome) -> dict[str, Any]:
+def _summary_dict(model: NashEval, by: str | None, evaluation: Evaluation | None) -> dict[str, Any]:
     """Return the same as plain values."""
-    model, by, evaluation = outcome.model, outcome.groups, outcome.evaluation
-    board = Board.of(model, None)
+    rows, notes = board_of(model)
     return {
-        "model": str(outcome.path),
-        "report": None if outcome.report is None else str(outcome.report),
         "coverage": model.stage1_.log.coverage().to_dict(),
         "diagnostics": model.diagnostics().to_dict(),
         "aggregator": type(model.stage1_.pseudo.aggregation.aggregator).__name__,
-        "leaderboard": board.rows,
-        "leaderboard_notes": list(board.notes[""]),
+        "leaderboard": rows,
+        "leaderboard_notes": list(notes[""]),
         "by": by,
-        "leaderboard_by": None if by is None else Board.of(model, by).rows,
+        "leaderboard_by": None if by is None else board_of(model, by)[0],
         "held_out": None if evaluation is None else {**evaluation.to_dict(), "plainly": plainly(evaluation)},
-        "note": outcome.note,
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -50,47 +50,28 @@ def leaderboard(
     """
     from nasheval.estimator import load
 
-    board = Board.of(load(model), by or None, voters)
+    rows, notes = board_of(load(model), by or None, voters)
     if format == "table":
         out = console()
-        out.print(standings_table(board.rows, by=by or None, top=top))
-        for line in note_lines(board.notes):
+        out.print(standings_table(rows, by=by or None, top=top))
+        for line in note_lines(notes):
             out.print(line, soft_wrap=True)
         return
-    print_rows = print_json if format == "json" else print_csv
-    print_rows(board.rows)
-    for line in note_lines(board.notes):
+    (print_json if format == "json" else print_csv)(rows)
+    for line in note_lines(notes):
         tell(line.plain)
 
 
-@dataclass(frozen=True)
-class Board:
-    """A model's leaderboard.
+def board_of(
+    model: NashEval, by: str | None = None, voters: Speaks | None = None
+) -> tuple[list[dict[str, Any]], dict[str, tuple[str, ...]]]:
+    """Return the rows of `NashEval.leaderboard`, and what to know of each group; that of all contexts is called ""."""
+    from nasheval.payoff.inference import payoffs_by
+    from nasheval.scoring.leaderboard import standings
 
-    Args:
-        rows: what `NashEval.leaderboard` holds, one row per group and agent.
-        notes: of each group what to know of its intervals; the name of the group of all contexts is "".
-    """
-
-    rows: list[dict[str, Any]]
-    notes: dict[str, tuple[str, ...]]
-
-    @staticmethod
-    def of(model: NashEval, by: str | None, voters: Speaks | None = None) -> Board:
-        """Return the leaderboard by a context column, or of all contexts."""
-        from nasheval.payoff.inference import payoffs_by
-        from nasheval.scoring.leaderboard import standings
-
-        groups = payoffs_by(model.stage1_.pseudo, by, voters=voters, seed=model.random_state)
-        rows = [asdict(row) for row in standings(model.stage1_.log, groups, model.regularizer)]
-        return Board(rows, {group.name if by else "": group.notes for group in groups})
-
-
-def usual_column(model: NashEval) -> str | None:
-    """Return the first context column with a few values, which make groups that a person can look at."""
-    from nasheval.feedback.groups import grouping_columns
-
-    return next(iter(grouping_columns(model.stage1_.log, most=1, quartiles=False)), None)
+    groups = payoffs_by(model.stage1_.pseudo, by, voters=voters, seed=model.random_state)
+    rows = [asdict(row) for row in standings(model.stage1_.log, groups, model.regularizer)]
+    return rows, {group.name if by else "": group.notes for group in groups}
 
 
 # -- as text ----------------------------------------------------------------------------------------------------------

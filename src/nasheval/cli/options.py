@@ -70,27 +70,23 @@ def _options_of(group: Any) -> list[inspect.Parameter]:
 
 def _read_config(ctx: typer.Context, path: Path | None) -> Path | None:
     """Make what a TOML file says the defaults of a command."""
-    if path is not None and not ctx.resilient_parsing:
-        commands = getattr(ctx.find_root().command, "commands", {}).values()
-        accepted = {str(option.name) for command in commands for option in command.params}
-        several = {str(option.name) for option in ctx.command.params if getattr(option, "multiple", False)}
-        named = _parsed(path, accepted).items()
-        ctx.default_map = {name: _as_list(value) if name in several else _flat(value) for name, value in named}
-    return path
-
-
-def _parsed(path: Path, accepted: set[str]) -> dict[str, Any]:
+    if path is None or ctx.resilient_parsing:
+        return path
     try:
         settings = tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         raise InputError(f"--config {path}: cannot be read as TOML ({error}).") from None
     named = {name.replace("-", "_"): value for name, value in settings.items()}
+    commands = getattr(ctx.find_root().command, "commands", {}).values()
+    accepted = {str(option.name) for command in commands for option in command.params}
     for name in named:
         if name not in accepted:
             near = get_close_matches(name, accepted, n=1)
             hint = f"; did you mean {near[0].replace('_', '-')!r}?" if near else ", see nasheval fit --help."
             raise InputError(f"--config {path}: there is no option {name.replace('_', '-')!r}{hint}")
-    return named
+    several = {str(option.name) for option in ctx.command.params if getattr(option, "multiple", False)}
+    ctx.default_map = {name: _as_list(value) if name in several else _flat(value) for name, value in named.items()}
+    return path
 
 
 def _flat(value: Any) -> Any:

@@ -181,8 +181,8 @@ def route(
         unseen = {"bridged": bridged, "unknown": unknown}
         print_json({"agent": chosen, "winners": winners, "lottery": shares, **unseen})
     else:
-        _print_route(chosen, winners, shares)
         ranked = sorted(winners, key=lambda name: -shares[name])
+        _print_route(chosen, ranked, shares)
         for line in winner_notes(loaded.stage1_, loaded.payoff(context)[0], ranked, up[0]):
             console().print(escaped(line), soft_wrap=True)
 
@@ -191,7 +191,12 @@ def _one_context(model: NashEval, prompt: str | None, settings: list[str]) -> pa
     """Return a table of one row: the columns that the model knows, missing where they are not given."""
     import pyarrow as pa
 
-    encoder, values = model.stage1_.encoder, dict(map(_pair, settings))
+    encoder, values = model.stage1_.encoder, {}
+    for text in settings:
+        name, equals, value = text.partition("=")
+        if not equals or not name:
+            raise InputError(f"--set is {text!r}; accepted is column=value, such as language=de.")
+        values[name.strip()] = value.strip()
     if prompt is not None and encoder.text is None:
         raise InputError("--prompt was given, but this model was fitted without prompts (--text); use --set.")
     if prompt is not None:
@@ -207,25 +212,17 @@ def _one_context(model: NashEval, prompt: str | None, settings: list[str]) -> pa
     return pa.table(columns) if columns else pa.table({"": pa.nulls(1)}).select([])
 
 
-def _pair(text: str) -> tuple[str, str]:
-    name, equals, value = text.partition("=")
-    if not equals or not name:
-        raise InputError(f"--set is {text!r}; accepted is column=value, such as language=de.")
-    return name.strip(), value.strip()
-
-
-def _print_route(chosen: str, winners: list[str], shares: dict[str, float]) -> None:
+def _print_route(chosen: str, ranked: list[str], shares: dict[str, float]) -> None:
     from rich.table import Table
     from rich.text import Text
 
     table = Table("winners", "lottery")
     table.columns[1].justify = "right"
-    ranked = sorted(((share, name) for name, share in shares.items() if name in winners), key=lambda one: -one[0])
-    for share, name in ranked:
-        table.add_row(Text(name), f"{share:.3f}")
-    if len(shares) > len(winners):
-        rest = abs(1 - sum(share for share, _ in ranked))
-        table.add_row(f"the {len(shares) - len(winners)} others", f"{rest:.3f}", style="dim")
+    for name in ranked:
+        table.add_row(Text(name), f"{shares[name]:.3f}")
+    if len(shares) > len(ranked):
+        rest = abs(1 - sum(shares[name] for name in ranked))
+        table.add_row(f"the {len(shares) - len(ranked)} others", f"{rest:.3f}", style="dim")
     out = console()
     out.print(table)
     out.print(Text.assemble("chosen: ", (chosen, "bold green")))

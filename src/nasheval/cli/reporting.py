@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nasheval.choices import Speaks
 from nasheval.cli.evaluating import AGAINST, RIVALS, compared
 from nasheval.cli.options import MODEL, VOTERS, grouped, split
 from nasheval.cli.printing import tell
@@ -17,7 +15,6 @@ from nasheval.files import check_folder
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
-    from nasheval.scoring.heldout import Evaluation
 
 _TITLE = "Evaluation of agents"
 
@@ -55,36 +52,25 @@ def report(
         evaluation = compared(loaded, log, against=against, costs=loaded.costs, **how)
     if not quiet:
         tell(f"writing the report {out} ...")
-    write(loaded, out, by=split(by), title=title, evaluation=evaluation, voters=voters)
+    write(loaded, out, by=split(by) or None, title=title or _TITLE, evaluation=evaluation, voters=voters)
     if not quiet:
         tell(f"The report: {out}")
 
 
-def write(
-    model: NashEval,
-    out: Path,
-    *,
-    by: Sequence[str] = (),
-    title: str = _TITLE,
-    evaluation: Evaluation | None = None,
-    voters: Speaks | None = None,
-) -> None:
-    """Write the report of a fitted model."""
+def write(model: NashEval, out: Path, **options: Any) -> None:
+    """Write the report of a fitted model; the options are those of `gather`."""
     from nasheval.scoring.report import gather, write_report
 
-    settings = {name: value for name, value in model.get_params(deep=False).items() if value is not None}
-    settings = {name: value for name, value in settings.items() if name not in ("verbose", "engine")}
+    parameters = model.get_params(deep=False).items()
+    settings = {name: value for name, value in parameters if value is not None and name not in ("verbose", "engine")}
     contents = gather(
         model.stage1_,
-        by=tuple(by) or None,
         regularizer=model.regularizer,
         policy=model.policy_,
-        evaluation=evaluation,
         costs=model.costs,
         settings=settings,
-        title=title or _TITLE,
         seed=model.random_state,
-        voters=voters,
+        **options,
     )
     write_report(contents, out)
 

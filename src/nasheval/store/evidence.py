@@ -1,4 +1,4 @@
-"""`evidence.parquet`: the log with what Stage 1 made of it, one row a context.
+"""`evidence.parquet`: the log with what Stage 1 made of it, one row per context.
 
 Its context columns and records are those of `Feedback.to_arrow`; beside them, for each context,
 
@@ -36,21 +36,26 @@ from nasheval.store.text_tags import tagged
 EVIDENCE = "evidence.parquet"
 _FOLD, _PROPENSITY, _MU, _VOTER, _VECTOR = "_fold", "_propensity", "_mu", "_voter", "_vector"
 _RAISED, _RAISED_BY = "_raised", "_raised_by"
-_OURS = (_FOLD, _PROPENSITY, _MU, _VOTER, _VECTOR, _RAISED, _RAISED_BY)
+_LISTS_OF_INTS, _LISTS_OF_FLOATS = pa.large_list(pa.int32()), pa.large_list(pa.float64())
+_KINDS = {
+    _FOLD: pa.int16(), _PROPENSITY: _LISTS_OF_FLOATS, _MU: _LISTS_OF_FLOATS, _VOTER: _LISTS_OF_INTS,
+    _RAISED: _LISTS_OF_INTS, _RAISED_BY: _LISTS_OF_FLOATS,
+}  # fmt: skip
+_OURS = (*_KINDS, _VECTOR)
 _MANY, _RATIO = 1 << 24, 1 << 10  # values beyond which a file must have a byte for so many of them
 _SLACK = 1e-6  # rounding that may take a sum of probabilities above one
 
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """What `evidence.parquet` holds.
+    """What `evidence.parquet` holds, in flat arrays.
 
     Args:
         log: the log; its voters are numbers, and its texts tags unless they were kept.
-        fold: (n_contexts,) the fold of each context.
-        propensity: (n_records,) out-of-fold e of each record, before the floor; (n_verdicts,) where ballots were cut.
-        mu: (n_verdicts,) out-of-fold mu at every pair verdict.
-        vectors: (n_contexts, dim) what the texts were embedded as; None without texts.
+        fold: (n_contexts,).
+        propensity: (n_records,), or (n_verdicts,) where ballots were cut.
+        mu: (n_verdicts,).
+        vectors: (n_contexts, dim); None without texts.
         clipped: (n_contexts, menus) as `NuisanceFit.clipped`, a row per context; None where nothing was raised.
     """
 
@@ -76,18 +81,23 @@ def evidence_bytes(fit: NuisanceFit, *, dim: int, tag: bool) -> bytes:
     taken = sorted(set(_OURS) & set(log.contexts.column_names))
     if taken:
         raise InputError(f"A context column is called {taken[0]!r}, a name that saved models use; rename it and fit.")
-    table = _without_names(log, tag).to_arrow()
-    records, verdicts = np.diff(log.context_offsets), _verdicts(log)
+    contexts = log.contexts
+    if tag and log.text is not None:
+        contexts = contexts.set_column(contexts.column_names.index(log.text), log.text, tagged(contexts[log.text]))
+    table = replace(log, contexts=contexts, records=log.records.replace(voter=None), voters=None).to_arrow()
     columns = {_FOLD: pa.array(fit.fold, pa.int16())}
-    columns[_PROPENSITY] = _lists(np.diff(fit.log.context_offsets), np.asarray(fit.raw_propensity, np.float64))
-    columns[_MU] = _lists(verdicts, np.asarray(fit.mu, np.float64))
+    columns[_PROPENSITY] = _lists(np.diff(fit.log.context_offsets), fit.raw_propensity, np.float64)
+    columns[_MU] = _lists(_verdicts(log), fit.mu, np.float64)
     if log.records.voter is not None:
-        columns[_VOTER] = _lists(records, np.asarray(log.records.voter, np.int32))
+        columns[_VOTER] = _lists(np.diff(log.context_offsets), log.records.voter, np.int32)
     if dim:
         vectors = np.ascontiguousarray(fit.X.trees[:, -dim:], np.float32)
         columns[_VECTOR] = pa.FixedSizeListArray.from_arrays(pa.array(vectors.ravel()), dim)
     if fit.clipped.nnz:
-        columns |= _raised(fit)
+        raised = np.zeros(log.n_contexts, np.int64)
+        raised[fit.looked_at] = np.diff(fit.clipped.indptr)
+        columns[_RAISED] = _lists(raised, fit.clipped.indices, np.int32)
+        columns[_RAISED_BY] = _lists(raised, fit.clipped.data, np.float64)
     for name, column in columns.items():
         table = table.append_column(name, column)
     sink = pa.BufferOutputStream()
@@ -95,30 +105,13 @@ def evidence_bytes(fit: NuisanceFit, *, dim: int, tag: bool) -> bytes:
     return bytes(sink.getvalue().to_pybytes())
 
 
-def _raised(fit: NuisanceFit) -> dict[str, pa.Array]:
-    """Return the menus of each context whose propensity lay below its floor, and by how much."""
-    sizes = np.zeros(fit.log.n_contexts, np.int64)
-    sizes[fit.looked_at] = np.diff(fit.clipped.indptr)
-    menu, share = fit.clipped.indices.astype(np.int32), fit.clipped.data.astype(np.float64)
-    return {_RAISED: _lists(sizes, menu), _RAISED_BY: _lists(sizes, share)}
-
-
-def _without_names(log: Feedback, tag: bool) -> Feedback:
-    records = log.records.replace(voter=None)
-    contexts = log.contexts
-    if tag and log.text is not None:
-        place = contexts.column_names.index(log.text)
-        contexts = contexts.set_column(place, log.text, tagged(contexts[log.text]))
-    return replace(log, contexts=contexts, records=records, voters=None)
-
-
 def _verdicts(log: Feedback) -> Ints:
     """Return (n_contexts,) how many pair verdicts each context has."""
     return np.bincount(log.context_of[log.verdicts.record], minlength=log.n_contexts)
 
 
-def _lists(sizes: Ints, values: Array) -> pa.Array:
-    return pa.LargeListArray.from_arrays(pa.array(offsets_of(sizes), pa.int64()), pa.array(values))
+def _lists(sizes: Ints, values: Array, kind: Any) -> pa.Array:
+    return pa.LargeListArray.from_arrays(pa.array(offsets_of(sizes), pa.int64()), pa.array(np.asarray(values, kind)))
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------
@@ -139,18 +132,22 @@ def evidence_of(raw: bytes, *, n_contexts: int, n_voters: int | None, dim: int, 
     if set(own) != wanted:
         odd = sorted(set(own) ^ wanted)[0]
         raise ValueError(f"the column {odd!r} is {'there' if odd in own else 'not there'}, unlike manifest.json says")
+    kinds = _KINDS | {_VECTOR: pa.list_(pa.float32(), dim)}
+    for name, column in own.items():
+        if column.type != kinds[name] or (name in (_FOLD, _VECTOR) and column.null_count):
+            raise ValueError(f"the column {name!r} holds {column.type}, or a null")
     log = arrow.from_arrow(table.drop_columns(list(own)), Feedback.from_records, source=EVIDENCE)
     records, verdicts = np.diff(log.context_offsets), _verdicts(log)
     if n_voters is not None:
-        voter = _flat(own, _VOTER, records, pa.int32(), -1, n_voters - 1)
+        voter = _flat(own, _VOTER, records, -1, n_voters - 1)
         names = pa.array([str(number) for number in range(n_voters)], pa.string())
         log = replace(log, records=log.records.replace(voter=voter), voters=names)
     return Evidence(
         log=log,
-        fold=_folds(own[_FOLD]),
-        propensity=_flat(own, _PROPENSITY, verdicts if cut else records, pa.float64(), 0.0, 1.0 + _SLACK),
-        mu=_flat(own, _MU, verdicts, pa.float64(), -1.0 - _SLACK, 1.0 + _SLACK),
-        vectors=_vectors(own[_VECTOR], dim) if dim else None,
+        fold=np.asarray(own[_FOLD]),
+        propensity=_flat(own, _PROPENSITY, verdicts if cut else records, 0.0, 1.0 + _SLACK),
+        mu=_flat(own, _MU, verdicts, -1.0 - _SLACK, 1.0 + _SLACK),
+        vectors=_flat(own, _VECTOR, dim, -1.0 - _SLACK, 1.0 + _SLACK).reshape(-1, dim) if dim else None,
         clipped=_clipped(own) if _RAISED in own else None,
     )
 
@@ -171,43 +168,26 @@ def _table(raw: bytes, n_contexts: int) -> pa.Table:
     return table
 
 
-def _flat(columns: dict[str, Any], name: str, sizes: Ints, kind: pa.DataType, low: float, high: float) -> Any:
-    """Return what a column of lists holds, given how many each must hold, of which type and in which range."""
+def _flat(columns: dict[str, Any], name: str, sizes: Ints | int, low: float, high: float) -> Any:
+    """Return what a column of lists holds, given how many each must hold and in which range."""
     column = columns[name]
-    if not pa.types.is_large_list(column.type) or column.type.value_type != kind:
-        raise ValueError(f"the column {name!r} holds {column.type}")
-    if column.null_count or not np.array_equal(np.asarray(pc.list_value_length(column)), sizes):
+    if column.null_count or not (np.asarray(pc.list_value_length(column)) == sizes).all():
         raise ValueError(f"the column {name!r} does not have one value for each of what it tells of")
     flat = column.flatten()
     if flat.null_count:
         raise ValueError(f"the column {name!r} holds a null")
-    return _within(name, np.asarray(flat), low, high)
+    values = np.asarray(flat)
+    if not ((values >= low) & (values <= high)).all():  # also where one is NaN
+        raise ValueError(f"the column {name!r} holds a value outside {low:g} to {high:g}")
+    return values
 
 
 def _clipped(columns: dict[str, Any]) -> csr_array:
     """Return (n_contexts, menus) by what share of its floor each propensity lay below it."""
     sizes = np.asarray(pc.fill_null(pc.list_value_length(columns[_RAISED]), 0))
-    menu = _flat(columns, _RAISED, sizes, pa.int32(), 0, _MANY)
-    share = _flat(columns, _RAISED_BY, sizes, pa.float64(), 0.0, 1.0)
+    menu = _flat(columns, _RAISED, sizes, 0, _MANY)
+    share = _flat(columns, _RAISED_BY, sizes, 0.0, 1.0)
     return csr_array((share, menu, offsets_of(sizes)), shape=(len(sizes), int(menu.max(initial=-1)) + 1))
-
-
-def _folds(column: pa.Array) -> Ints:
-    if not pa.types.is_int16(column.type) or column.null_count:
-        raise ValueError(f"the column {_FOLD!r} holds {column.type}, or a null")
-    return np.asarray(column)
-
-
-def _vectors(column: pa.Array, dim: int) -> Any:
-    if column.type != pa.list_(pa.float32(), dim) or column.null_count or column.flatten().null_count:
-        raise ValueError(f"the column {_VECTOR!r} holds {column.type}, or a null")
-    return _within(_VECTOR, np.asarray(column.flatten()).reshape(-1, dim), -1.0 - _SLACK, 1.0 + _SLACK)
-
-
-def _within(name: str, values: Any, low: float, high: float) -> Any:
-    if not ((values >= low) & (values <= high)).all():  # also where one is NaN
-        raise ValueError(f"the column {name!r} holds a value outside {low:g} to {high:g}")
-    return values
 
 
 # -- which data -------------------------------------------------------------------------------------------------------

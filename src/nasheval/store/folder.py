@@ -85,8 +85,14 @@ class Files:
         if name not in self._listed:
             raise _fault(self.folder / MANIFEST, f"it does not list {name!r}, which belongs to this model")
         self._unread.discard(name)
+        size, digest = self._listed[name]["bytes"], self._listed[name]["sha256"]
         with reading(self.folder / name):
-            return parse(_checked_bytes(self.folder / name, self._listed[name]))
+            raw = read_plain(self.folder / name, size)
+            if len(raw) != size:
+                raise ValueError(f"it has {len(raw):,} bytes where {MANIFEST} tells of {size:,}: it was cut off")
+            if sha256(raw).hexdigest() != digest:
+                raise ValueError(f"its SHA-256 is not the one in {MANIFEST}: it was damaged or edited")
+            return parse(raw)
 
     def finish(self) -> None:
         """Raise where a listed file was not asked for."""
@@ -107,7 +113,10 @@ def open_folder(path: str | PathLike[str]) -> tuple[dict[str, Any], Files]:
         manifest = parse_json(read_plain(folder / MANIFEST, _MOST_MANIFEST))
         _check_manifest(manifest, str(folder / MANIFEST))
         _check_names(manifest["files"])
-    _check_listing(folder, entries - {MANIFEST}, set(manifest["files"]))
+    if missing := sorted(set(manifest["files"]) - entries):
+        raise _fault(folder / missing[0], "this file is missing")
+    if extra := sorted(entries - {MANIFEST, *manifest["files"]}):
+        raise _fault(folder / extra[0], f"this is no part of the model: {MANIFEST} does not list it", "remove it")
     return manifest, Files(folder, manifest["files"])
 
 
@@ -141,22 +150,6 @@ def _check_names(files: Mapping[str, Any]) -> None:
             raise ValueError(f"it tells no size that {name} could have")
         if not isinstance(digest, str) or not re.fullmatch("[0-9a-f]{64}", digest):
             raise ValueError(f"it tells no SHA-256 of {name}")
-
-
-def _check_listing(folder: Path, there: set[str], listed: set[str]) -> None:
-    if missing := sorted(listed - there):
-        raise _fault(folder / missing[0], "this file is missing")
-    if extra := sorted(there - listed):
-        raise _fault(folder / extra[0], f"this is no part of the model: {MANIFEST} does not list it", "remove it")
-
-
-def _checked_bytes(file: Path, entry: Mapping[str, Any]) -> bytes:
-    raw = read_plain(file, entry["bytes"])
-    if len(raw) != entry["bytes"]:
-        raise ValueError(f"it has {len(raw):,} bytes where {MANIFEST} tells of {entry['bytes']:,}: it was cut off")
-    if sha256(raw).hexdigest() != entry["sha256"]:
-        raise ValueError(f"its SHA-256 is not the one in {MANIFEST}: it was damaged or edited")
-    return raw
 
 
 def _fault(file: Path, what: str, fix: str = _AGAIN) -> ModelFileError:

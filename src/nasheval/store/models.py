@@ -19,19 +19,22 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy.sparse import csr_array
 
-from nasheval.arrays import readonly
+from nasheval.arrays import Floats, readonly
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.text import WORDLLAMA
 from nasheval.errors import InputError
+from nasheval.feedback.log import Feedback
 from nasheval.files import Kinds, require_fields
+from nasheval.nuisance.balance import PropensityCheck, check_propensities
+from nasheval.nuisance.choice import Choice
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.learners import Features
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
@@ -42,30 +45,22 @@ from nasheval.payoff.bridging import UNSEEN
 from nasheval.payoff.pseudo import pseudo_outcomes
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.availability import AmongAvailable, among_available
-from nasheval.policy.base import Policy
 from nasheval.store.evidence import EVIDENCE, Evidence, evidence_bytes, evidence_of, fingerprint
 from nasheval.store.folder import MANIFEST, Files, check_target, open_folder, reading, write_folder
 from nasheval.store.outcomes import Frame, pack_outcome, unpack_outcome
 from nasheval.store.payoffs import pack_payoff, unpack_payoff
 from nasheval.store.policies import pack_policy, unpack_policy
-from nasheval.store.propensities import pack_propensity, unpack_propensity
 from nasheval.store.settings import decode, encode, unsavable
 from nasheval.store.text_tags import remembering
 
 ENCODER = "encoder.json"
 _METRICS = ("n_verdicts", "r2", "r2_within", "log_loss", "smallest", "floor", "clipped_share")
+_CHOICE: Kinds = {"name": str, "losses": dict, "gain": float, "gain_error": float}
+_CHECK: Kinds = {
+    "p_value": float, "n_tests": int, "column": str, "group": str, "what": list, "observed": float, "expected": float,
+    "rival": str,
+}  # fmt: skip
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")  # such as wordllama, Qwen/Qwen3-Embedding-4B
-
-
-class Fitted(Protocol):
-    """A fitted estimator."""
-
-    stage1_: Stage1
-    policy_: Policy
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return its settings by name."""
-        ...
 
 
 _Made = TypeVar("_Made")
@@ -84,10 +79,11 @@ class SavedStage1(Stage1):
     text_kept: bool = False
 
 
-def save(model: Fitted, path: str | PathLike[str], *, overwrite: bool = False, keep_text: bool = False) -> None:
+def save(model: Any, path: str | PathLike[str], *, overwrite: bool = False, keep_text: bool = False) -> None:
     """Write a fitted model to a folder, all of it or nothing.
 
     Args:
+        model: a fitted `NashEval`.
         path: the folder, which must not be there yet, or be empty.
         overwrite: whether to replace a saved model that is there; anything else that is there is left alone.
         keep_text: whether to keep the texts of the contexts as they are; otherwise tags stand for them.
@@ -114,19 +110,16 @@ def load(path: str | PathLike[str], make: Callable[..., _Made]) -> _Made:
         parameters = {"unseen": "tie"}  # that of models saved before pairs were bridged
         parameters |= {name: decode(value) for name, value in manifest["parameters"].items()}
         model: Any = make(**parameters)
-        stage1 = unpack_stage1(manifest, files, _jobs(parameters.get("n_jobs")))
+        jobs: Any = parameters.get("n_jobs")
+        if not (jobs is None or (type(jobs) is int and jobs != 0)):
+            raise ValueError(f"'n_jobs' is {jobs!r:.40}")
+        stage1 = unpack_stage1(manifest, files, jobs or os.cpu_count() or 1)
         policy = unpack_policy(manifest["policy"], files, stage1)
         model.stage1_, model.policy_ = stage1, among_available(policy, stage1.log, parameters.get("availability"))
         files.finish()
     model.agents_ = stage1.agents
     model.feature_names_in_ = np.array(manifest["features"], dtype=object)
     return model
-
-
-def _jobs(given: Any) -> int:
-    if not (given is None or (type(given) is int and given != 0)):
-        raise ValueError(f"'n_jobs' is {given!r:.40}")
-    return given or os.cpu_count() or 1
 
 
 # -- Stage 1 ----------------------------------------------------------------------------------------------------------
@@ -145,7 +138,7 @@ def pack_stage1(stage1: Stage1, files: dict[str, bytes], *, keep_text: bool = Fa
         raise unsavable("its text encoder", f"{text.model!r}, a path on this machine")
     stage = {
         "folds": fit.n_folds,
-        "propensity": pack_propensity(fit),
+        "propensity": _pack_propensity(fit),
         "aggregator": encode(stage1.pseudo.aggregation.aggregator, "aggregator"),
         "unseen": stage1.pseudo.unseen,
         "outcome": pack_outcome(fit.outcome_models, files),
@@ -204,7 +197,7 @@ def unpack_stage1(manifest: dict[str, Any], files: Files, n_jobs: int) -> SavedS
         X = Features.of(encoder, evidence.log.contexts, n=evidence.log.n_contexts)
     log, _ = as_asked(evidence.log, aggregator)
     outcome = unpack_outcome(stage["outcome"], files, Frame(log, X, stage["folds"], n_jobs))
-    known = unpack_propensity(stage.get("propensity"), evidence.propensity, log)
+    known = _unpack_propensity(stage.get("propensity"), evidence.propensity, log)
     fit = NuisanceFit(log, X, evidence.fold, outcome, known)
     if evidence.clipped is not None:
         fit = replace(fit, propensity_models=replace(known, clipped=_fitting(evidence.clipped, fit)))
@@ -245,3 +238,43 @@ def _require_same(manifest: dict[str, Any], evidence: Evidence, folds: int) -> N
     for name, (here, there) in both.items():
         if here != there:
             raise ValueError(f"{name!r} differs between {MANIFEST} and {EVIDENCE}")
+
+
+# -- propensities: whether they are known, which model was chosen and where it fits worst ----------------------------
+
+
+def _pack_propensity(fit: NuisanceFit) -> dict[str, Any]:
+    """Return what the manifest says of the propensities of a fit."""
+    models = fit.propensity_models
+    choice: Choice | None = getattr(models, "choice", None)
+    check = models.check if isinstance(models, KnownModels) else check_propensities(fit)
+    return {
+        "known": fit.is_known,
+        "choice": None if choice is None else asdict(choice),
+        "check": None if check is None else asdict(check) | {"what": list(check.what)},
+    }
+
+
+def _unpack_propensity(entry: dict[str, Any] | None, values: Floats, log: Feedback) -> KnownModels:
+    """Return the propensities of a saved model; a ValueError for what is none.
+
+    Args:
+        entry: what `_pack_propensity` gave; None for a model that was saved before there was such a thing.
+        values: (n_records,) out-of-fold propensities.
+    """
+    if entry is None:
+        return KnownModels(values, known=log.records.propensity is not None)
+    optional = (dict, type(None))
+    require_fields(entry, "'propensity'", {"known": bool, "choice": optional, "check": optional})
+    choice, check = entry["choice"], entry["check"]
+    if choice is not None:
+        require_fields(choice, "'choice'", _CHOICE)
+        if not all(type(loss) is float for loss in choice["losses"].values()):
+            raise ValueError("'losses' in 'choice' holds something other than numbers")
+        choice = Choice(**choice)
+    if check is not None:
+        require_fields(check, "'check'", _CHECK)
+        if not check["what"] or not all(type(name) is str for name in check["what"]):
+            raise ValueError("'what' in 'check' holds something other than names")
+        check = PropensityCheck(**{**check, "what": tuple(check["what"])})
+    return KnownModels(values, entry["known"], choice, check)

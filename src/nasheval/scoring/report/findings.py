@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import combinations
+from typing import Any
 
 import numpy as np
 
 from nasheval.arrays import pair_index
 from nasheval.feedback.links import SEEN, UNKNOWN
-from nasheval.scoring.report.data import FrontierPoint, GroupView, HeldOut
+from nasheval.scoring.heldout import Evaluation
+from nasheval.scoring.report.frontier import FrontierPoint
+from nasheval.scoring.report.views import GroupView
 
 _NEAR = 0.02  # exploitability that is still called about as good
-LADDER = (
+_ONLY_A_LADDER = (
     "These votes can only tell a ladder: the comparisons form a tree without a loop, so that no cycle of preferences "
     "can be seen, whether there is one or not."
 )
@@ -22,29 +25,28 @@ def findings(
     agents: tuple[str, ...],
     views: Sequence[GroupView],
     frontier: Sequence[FrontierPoint],
-    held_out: HeldOut | None,
+    evaluation: Evaluation | None,
     confidence: float,
-    *,
-    only_a_ladder: bool,
-    unseen: str,
+    facts: Mapping[str, Any],
 ) -> tuple[str, ...]:
-    """Say what stands out on the page; `views` has the group of all contexts first.
+    """Say what stands out on the page.
 
     Args:
-        only_a_ladder: whether the comparisons have no loop, so that no cycle can be seen.
-        unseen: what was made of pairs never compared.
+        views: the group of all contexts first.
+        evaluation: on a held-out log.
+        facts: from `facts_of`.
     """
     whole = views[0]
     return (
         _winners(agents, whole),
         *_not_connected(agents, whole),
-        *_never_met(agents, whole, unseen),
+        *_never_met(agents, whole, facts["unseen"]),
         *_ladder(agents, whole),
         *_context_by_context(agents, whole),
         *_by_column(agents, views, confidence),
-        LADDER if only_a_ladder else _cycles(agents, whole, views, confidence),
+        _ONLY_A_LADDER if facts["only_a_ladder"] else _cycles(agents, whole, views, confidence),
         *_saving(frontier),
-        *([] if held_out is None else [f"On the held-out log: {held_out.verdict}"]),
+        *([] if evaluation is None else [f"On the held-out log: {evaluation.verdict}"]),
     )
 
 

@@ -7,18 +7,35 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Floats, Ints
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.game.solver import solve
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import Policy
-from nasheval.policy.choosing import WINNER
 from nasheval.scoring.metrics import expected_cost, exploitability
-from nasheval.scoring.report.data import FrontierPoint
 
 _CELLS = 1 << 24  # payoffs at contexts that are solved one by one; of more contexts an even sample is
 _FRONTIER_CELLS = 1 << 21  # the same for the frontier, which solves each game over and over
 WEIGHTS = (0.0, 0.01, 0.02, 0.04, 0.07, 0.1, 0.15, 0.2, 0.3, 0.4, 0.55, 0.75, 1.0, 1.5, 2.0)
+
+
+@dataclass(frozen=True)
+class FrontierPoint:
+    """What a way of choosing agents costs, and what the best opponent wins from it on the estimated games.
+
+    Args:
+        name: of the agent, or what else it is.
+        kind: "price" (the equilibrium at a cost weight), "agent" (always that one) or "policy" (the model's own).
+        cost_weight: of a "price".
+        cost: mean over contexts, in the user's units.
+        exploitability: mean over contexts, on the estimated payoffs.
+    """
+
+    name: str
+    kind: str
+    cost_weight: float | None
+    cost: float
+    exploitability: float
 
 
 def cost_frontier(
@@ -86,11 +103,6 @@ class Games:
         contexts = table.take(pa.array(rows)) if table.num_columns else np.zeros((len(rows), 0))
         played = policy.predict_proba(contexts)
         return Games(stage1.agents, rows, A, played[:, [policy.agents.index(agent) for agent in stage1.agents]])
-
-    @property
-    def winners(self) -> Bools:
-        """(m, K) who is in the winner set there."""
-        return self.lotteries > WINNER
 
     @property
     def frontier_thinning(self) -> int:

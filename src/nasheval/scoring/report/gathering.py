@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
 from typing import Any
 
-from nasheval.arrays import n_pairs
-from nasheval.feedback.coverage import Coverage
 from nasheval.feedback.groups import Groups, grouping_columns, groups_by
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.notes import once
@@ -19,15 +18,45 @@ from nasheval.payoff.stage1 import Stage1
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.policy.base import Policy
 from nasheval.scoring.heldout import Evaluation
-from nasheval.scoring.report.data import Facts, ReportData
 from nasheval.scoring.report.findings import findings
-from nasheval.scoring.report.frontier import Games
-from nasheval.scoring.report.held_out import held_out_of
-from nasheval.scoring.report.trust import trust_of
-from nasheval.scoring.report.views import DRAWN, MOST_GROUPS, SHOWN, largest, view_of
+from nasheval.scoring.report.frontier import FrontierPoint, Games
+from nasheval.scoring.report.sections import facts_of, held_out_of, trust_of
+from nasheval.scoring.report.views import DRAWN, MOST_GROUPS, SHOWN, GroupView, largest, view_of
 from nasheval.scoring.spending import Costs, costs_of
 
 _MOST_COLUMNS = 6  # that are grouped by unasked
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything a report shows, as plain values that JSON can hold; agents are numbers into `agents`.
+
+    Args:
+        created: the day it was made.
+        confidence: of intervals and stability ranges.
+        facts, trust, held_out: as in `sections`; the last is None without an evaluation.
+        findings: what stands out, one sentence per finding.
+        columns: context columns that contexts are grouped by.
+        groups: all contexts first, then the groups of each column.
+        frontier: empty where no costs are known.
+        settings: (name, value) of what the model was fitted with.
+        notes: on what the page leaves out.
+    """
+
+    title: str
+    created: str
+    version: str
+    agents: tuple[str, ...]
+    confidence: float
+    facts: dict[str, Any]
+    findings: tuple[str, ...]
+    columns: tuple[str, ...]
+    groups: tuple[GroupView, ...]
+    frontier: tuple[FrontierPoint, ...]
+    trust: dict[str, Any]
+    held_out: dict[str, Any] | None
+    settings: tuple[tuple[str, str], ...]
+    notes: tuple[str, ...]
 
 
 def gather(
@@ -71,8 +100,7 @@ def gather(
         payoffs = group_payoffs(stage1.pseudo, largest(one, stage1.pseudo.used), **options)
         views += [view_of(stage1.log, one.column, payoff, games, regularizer) for payoff in payoffs]
     coverage, diagnostics = stage1.log.coverage(), Stage1Diagnostics.of(stage1, by=columns)
-    warnings = tuple(once(coverage.warnings(), diagnostics.warnings()))
-    held_out = None if evaluation is None else held_out_of(evaluation)
+    facts, warnings = facts_of(coverage, stage1.pseudo.unseen), once(coverage.warnings(), diagnostics.warnings())
     frontier = () if costs is None else games.frontier(costs_of(stage1.log, costs), regularizer, policy is not None)
     return ReportData(
         title=title,
@@ -80,36 +108,15 @@ def gather(
         version=version("nasheval"),
         agents=stage1.agents,
         confidence=confidence,
-        facts=_facts(stage1, coverage),
-        findings=findings(
-            stage1.agents, views, frontier, held_out, confidence,
-            only_a_ladder=coverage.only_a_ladder, unseen=stage1.pseudo.unseen,
-        ),
+        facts=facts,
+        findings=findings(stage1.agents, views, frontier, evaluation, confidence, facts),
         columns=columns,
         groups=tuple(views),
         frontier=frontier,
         trust=trust_of(diagnostics.nuisances, stage1.nuisances.raw_propensity, warnings),
-        held_out=held_out,
+        held_out=None if evaluation is None else held_out_of(evaluation),
         settings=tuple((str(name), str(value)) for name, value in (settings or {}).items()),
         notes=tuple(_notes(stage1, groups, games, costs is not None)),
-    )  # fmt: skip
-
-
-def _facts(stage1: Stage1, coverage: Coverage) -> Facts:
-    log = stage1.log
-    return Facts(
-        contexts=log.n_contexts,
-        records=log.n_records,
-        voters=coverage.n_voters,
-        menus=coverage.n_menus,
-        pairs_seen=coverage.pairs_seen,
-        pairs=n_pairs(log.n_agents),
-        pairs_bridged=coverage.pairs_bridged,
-        pairs_unknown=coverage.pairs_unknown,
-        only_a_ladder=coverage.only_a_ladder,
-        unseen=stage1.pseudo.unseen,
-        design=coverage.design,
-        design_reason=coverage.design_reason,
     )
 
 

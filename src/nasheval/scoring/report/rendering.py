@@ -11,7 +11,7 @@ from html import escape
 from importlib.resources import files
 
 from nasheval.files import whole_file
-from nasheval.scoring.report.data import ReportData
+from nasheval.scoring.report.gathering import ReportData
 
 _SCRIPTS = ("dom.js", "tables.js", "heat.js", "charts.js", "graph.js", "sections.js", "page.js")
 
@@ -19,15 +19,17 @@ _SCRIPTS = ("dom.js", "tables.js", "heat.js", "charts.js", "graph.js", "sections
 def render(data: ReportData) -> str:
     """Return the page: styles, script and data inline, and a policy that lets it load nothing and run nothing else.
 
-    The data is in the page as JSON, which the script writes to the page as text, never as HTML.
+    The data is in the page as JSON in ASCII without <, > and &, so that no text inside can end it; the script writes it
+    to the page as text, never as HTML.
     """
+    text = json.dumps(asdict(data), separators=(",", ":"), allow_nan=False)
     script = "\n".join(_page_file(name) for name in _SCRIPTS)
     filled = {
         "TITLE": escape(data.title).encode("utf-8", "replace").decode(),  # a lone surrogate has no UTF-8
         "HASH": b64encode(sha256(script.encode()).digest()).decode(),
         "STYLE": _page_file("style.css"),
         "SCRIPT": script,
-        "DATA": _embedded(data),
+        "DATA": text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
     }
     head, *rest = _page_file("page.html").split("{{")
     pieces = [piece.partition("}}") for piece in rest]
@@ -42,9 +44,3 @@ def write_report(data: ReportData, path: str | os.PathLike[str]) -> None:
 
 def _page_file(name: str) -> str:
     return (files("nasheval.scoring.report") / "page" / name).read_text(encoding="utf-8")
-
-
-def _embedded(data: ReportData) -> str:
-    """Return JSON that no text inside can end: without <, > and &, and in ASCII."""
-    text = json.dumps(asdict(data), separators=(",", ":"), allow_nan=False)
-    return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")

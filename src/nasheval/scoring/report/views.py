@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
-from nasheval.arrays import Bools, Ints
+from nasheval.arrays import Bools
 from nasheval.feedback.groups import Groups
 from nasheval.feedback.links import SEEN
 from nasheval.feedback.log import Feedback
@@ -12,15 +17,99 @@ from nasheval.game.regularizers import Regularizer
 from nasheval.payoff.bridging import pair_matrix
 from nasheval.payoff.cycles import as_cycles, find_cycles
 from nasheval.payoff.inference import GroupPayoff
+from nasheval.policy.choosing import WINNER
 from nasheval.scoring.leaderboard import Standing, standings
-from nasheval.scoring.report.data import GroupView, Payoffs, Preferences
 from nasheval.scoring.report.frontier import Games
-from nasheval.scoring.report.numbers import gappy, rounded
 
 MOST_GROUPS = 30  # of a column, those with most contexts
 SHOWN = 20  # agents in a payoff matrix
 DRAWN = 12  # agents in a preference graph
 MOST_CYCLES = 30
+
+Numbers = tuple[float, ...]
+Gaps = tuple[float | None, ...]  # None where votes do not tell
+
+
+@dataclass(frozen=True)
+class Payoffs:
+    """Mean payoffs of the pairs of S agents, in the order of `pair_index`, (S (S - 1) / 2,) each.
+
+    Args:
+        agents: (S,).
+        estimate: payoff of the first agent of a pair over the second.
+        low, high: the ends of simultaneous intervals.
+        votes: verdicts of the pair.
+        status: 0 seen, 1 bridged, 2 unknown, 3 elsewhere, as in `nasheval.payoff.bridging.STATUS_NAMES`.
+        allowed_low, allowed_high: what any transitive voters allow (`GroupPayoff.allowed`); None for seen pairs.
+    """
+
+    agents: tuple[int, ...]
+    estimate: Numbers
+    low: Numbers
+    high: Numbers
+    votes: tuple[int, ...]
+    status: tuple[int, ...]
+    allowed_low: Gaps
+    allowed_high: Gaps
+
+
+@dataclass(frozen=True)
+class Preferences:
+    """Certain preferences and the cycles they make.
+
+    Args:
+        agents: those that are drawn.
+        edges: (winner, loser, estimate) of the certain preferences among them.
+        cycles: the clearest cycles, each agent beating the next.
+        n_cycles: how many there are.
+    """
+
+    agents: tuple[int, ...]
+    edges: tuple[tuple[int, int, float], ...]
+    cycles: tuple[tuple[int, ...], ...]
+    n_cycles: int
+
+
+@dataclass(frozen=True)
+class GroupView:
+    """One group of contexts, with numbers of all K agents; those without a vote in it are no candidates there.
+
+    Args:
+        column: the context column of the group; "" for all contexts.
+        name: its value there.
+        contexts: contexts with a pseudo-outcome.
+        order: the agents with a vote in the group, best first, as in the leaderboard; no table shows the others.
+        winners: agents in the winner set of the group's mean payoffs.
+        lottery, lower, upper, frequency, rating, rating_error, votes, bridged: (K,) as in `Standing`.
+        won: (K,) share of the group's contexts at which the agent is in the winner set; None where none of them was
+            solved.
+        payoffs: of the first agents in `order`.
+        preferences: what is certain.
+        notes: what to know before trusting the intervals.
+    """
+
+    column: str
+    name: str
+    contexts: int
+    order: tuple[int, ...]
+    winners: tuple[int, ...]
+    lottery: Numbers
+    lower: Numbers
+    upper: Numbers
+    frequency: Numbers
+    won: Gaps
+    rating: Gaps
+    rating_error: Gaps
+    votes: Numbers
+    bridged: tuple[int, ...]
+    payoffs: Payoffs
+    preferences: Preferences
+    notes: tuple[str, ...]
+
+
+def rounded(values: Iterable[float], digits: int = 4) -> tuple[Any, ...]:
+    """Return numbers, rounded and without negative zeros; None where one is not finite."""
+    return tuple(round(float(value), digits) + 0.0 if np.isfinite(value) else None for value in values)
 
 
 def largest(groups: Groups, used: Bools) -> Groups:
@@ -28,26 +117,20 @@ def largest(groups: Groups, used: Bools) -> Groups:
     code, names = groups.code, groups.names
     count = np.bincount(code[used & (code >= 0)], minlength=len(names))
     kept = np.argsort(-count, kind="stable")[:MOST_GROUPS]
-    kept = kept[_order([names[g] for g in kept])]
+    with suppress(ValueError):
+        kept = kept[np.argsort([float(names[g]) for g in kept], kind="stable")]
     number = np.full(len(names) + 1, -1)  # the last is for contexts of no group
     number[kept] = np.arange(len(kept))
     return Groups(groups.column, number[code], tuple(names[g] for g in kept))
-
-
-def _order(names: list[str]) -> Ints:
-    """Return numbers ascending, and other names as they are."""
-    try:
-        return np.argsort([float(name) for name in names], kind="stable")
-    except ValueError:
-        return np.arange(len(names))
 
 
 def view_of(log: Feedback, column: str, payoff: GroupPayoff, games: Games, regularizer: Regularizer) -> GroupView:
     """Return one group of a column, "" for all contexts, as the page shows it."""
     standing = {log.agents.index(row.agent): row for row in standings(log, [payoff], regularizer)}
     order = tuple(standing)
-    rows = [standing.get(a) or _absent(payoff.name, agent) for a, agent in enumerate(log.agents)]
-    here = games.winners[payoff.inside[games.rows]]
+    absent = Standing(payoff.name, "", 0.0, 0.0, 0.0, 0.0, False, np.nan, np.nan, 0.0, 0)  # which no table shows
+    rows = [standing.get(a, absent) for a in range(log.n_agents)]
+    here = games.lotteries[payoff.inside[games.rows]] > WINNER
     return GroupView(
         column=column,
         name=payoff.name,
@@ -58,21 +141,15 @@ def view_of(log: Feedback, column: str, payoff: GroupPayoff, games: Games, regul
         lower=rounded(row.lower for row in rows),
         upper=rounded(row.upper for row in rows),
         frequency=rounded(row.frequency for row in rows),
-        won=gappy(here.mean(axis=0) if len(here) else np.full(log.n_agents, np.nan)),
-        rating=gappy((row.rating for row in rows), 1),
-        rating_error=gappy((row.rating_error for row in rows), 1),
+        won=rounded(here.mean(axis=0) if len(here) else np.full(log.n_agents, np.nan)),
+        rating=rounded((row.rating for row in rows), 1),
+        rating_error=rounded((row.rating_error for row in rows), 1),
         votes=rounded((row.votes for row in rows), 1),
         bridged=tuple(row.bridged for row in rows),
         payoffs=_payoffs(payoff, order[:SHOWN]),
         preferences=_preferences(payoff, order),
         notes=payoff.notes,
     )
-
-
-def _absent(group: str, agent: str) -> Standing:
-    """Return the standing of an agent without a vote in the group, which no table shows."""
-    nan = float("nan")
-    return Standing(group, agent, 0.0, 0.0, 0.0, 0.0, False, nan, nan, 0.0, 0)
 
 
 def _payoffs(payoff: GroupPayoff, agents: tuple[int, ...]) -> Payoffs:
@@ -87,8 +164,8 @@ def _payoffs(payoff: GroupPayoff, agents: tuple[int, ...]) -> Payoffs:
         high=rounded(payoff.upper[place]),
         votes=tuple(pair_matrix(payoff.moments.votes, len(payoff.agents))[place].astype(int).tolist()),
         status=tuple(status.tolist()),
-        allowed_low=gappy(allowed[0]),
-        allowed_high=gappy(allowed[1]),
+        allowed_low=rounded(allowed[0]),
+        allowed_high=rounded(allowed[1]),
     )
 
 
