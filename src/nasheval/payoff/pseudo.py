@@ -19,8 +19,7 @@ from scipy.sparse import csr_array
 from nasheval.arrays import Bools, Floats, Ints, offsets_of, readonly, runs
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit
-from nasheval.payoff.aggregation import Aggregation, aggregation_of
-from nasheval.payoff.aggregators import Aggregator, Mean
+from nasheval.payoff.aggregators import Aggregation, Aggregator, Mean, aggregation_of
 from nasheval.payoff.bridging import Unseen, score_bridge, status_of
 from nasheval.payoff.estimand import CELLS, Estimand, surface_chunks
 
@@ -112,6 +111,11 @@ class PseudoOutcomes:
     def n_pairs(self) -> int:
         """Number of pairs of agents."""
         return self.aggregation.n_pairs
+
+    def sampled(self, most: int, seed: int = 0) -> Ints:
+        """Return the contexts that have a pseudo-outcome; of more than `most` (at least one), so many at random."""
+        rows, most = np.flatnonzero(self.used), max(1, most)
+        return rows if len(rows) <= most else np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
 
     def plugin_chunks(self, contexts: Ints | None = None) -> Iterator[tuple[Ints, Floats]]:
         """Yield (contexts, (len(contexts), n_pairs) f(mu) out of fold), fold by fold, in bounded chunks.

@@ -14,10 +14,10 @@ from nasheval.arrays import Bools, Ints
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.payoff.bridging import Unseen, unseen_notes
-from nasheval.payoff.corrected import Strength
 from nasheval.payoff.moves import LEVEL, GroupMoves, all_moves, critical_z
 from nasheval.payoff.second_stage import SecondStage
 from nasheval.payoff.stage1 import Stage1
+from nasheval.payoff.strengths import Strength
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
