@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -47,22 +47,9 @@ _RIDGE = 1e-6  # of the scores, in votes of the rarest pair
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-class Bridge(Protocol):
-    """Gives payoffs to pairs that were never compared."""
-
-    @property
-    def pairs(self) -> Ints:
-        """(b,) the bridged pairs, numbered by `pair_index`."""
-        ...
-
-    def predict(self, X: Features, payoffs: Floats) -> Floats:
-        """Return (n, b) payoffs of the bridged pairs, given those of all pairs, (n, n_pairs), at n contexts."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class VoterBridge:
-    """What latent voters would say of the bridged pairs, the mean over the folds' models."""
+    """What latent voters would say of the bridged pairs, (b,) numbers of pairs; the mean over the folds' models."""
 
     pairs: Ints
     models: VoterModels
@@ -70,7 +57,7 @@ class VoterBridge:
     n_folds: int
 
     def predict(self, X: Features, payoffs: Floats) -> Floats:
-        """Return (n, b) payoffs."""
+        """Return (n, b) payoffs of the bridged pairs, given those of all pairs, (n, n_pairs), at n contexts."""
         answers = [self.models.answers(X, fold, self.probes) for fold in range(self.n_folds)]
         return np.asarray(sum(answer.astype(np.float64) for answer in answers) / self.n_folds)
 
@@ -94,8 +81,7 @@ class ScoreBridge:
     def at(self, payoffs: Floats) -> Tangent:
         """Return the bridge at payoffs (n, n_pairs), with its slope in them."""
         margins = np.clip(payoffs, -_LARGEST, _LARGEST)
-        scores = fit_scores(self._lead(margins), self.meetings, ridge=self.ridge)
-        return Tangent(self, scores)
+        return Tangent(self, fit_scores(self._lead(margins), self.meetings, ridge=self.ridge))
 
     def _lead(self, margins: Floats) -> Floats:
         """Return (n, K) the sum over seen pairs of votes times margin of each agent, given (n, n_pairs)."""
@@ -147,6 +133,9 @@ class Tangent:
         step = np.einsum("mjk,mk->mj", self._inverse[rows], self.bridge._lead(changes) / 2)
         slope = np.maximum(1 - self.values[rows] ** 2, 0.0) / 2
         return np.asarray(slope * (step[:, j] - step[:, k]))
+
+
+Bridge: TypeAlias = VoterBridge | ScoreBridge  # what gives payoffs to pairs that were never compared
 
 
 # -- making one -------------------------------------------------------------------------------------------------------

@@ -88,7 +88,7 @@ class PayoffModel:
         """Return A(x), (n, K, K): antisymmetric, within [-1, 1], zero on the diagonal."""
         K = self.n_agents
         A, (j, k) = np.zeros((len(X), K, K)), np.triu_indices(K, 1)
-        for rows in _chunks(len(X), self._width):
+        for rows in self._chunks(len(X)):
             pairs = self._pairs(X[rows])
             A[rows, j, k], A[rows, k, j] = pairs, 0.0 - pairs  # no negative zeros
         return A
@@ -96,7 +96,7 @@ class PayoffModel:
     def predict_pairs(self, X: Features) -> Floats:
         """Return A_jk(x) for j < k, (n, n_pairs), in the order of `pair_index`."""
         payoffs = np.empty((len(X), len(self.covered)))
-        for rows in _chunks(len(X), self._width):
+        for rows in self._chunks(len(X)):
             payoffs[rows] = self._pairs(X[rows])
         return payoffs
 
@@ -116,15 +116,10 @@ class PayoffModel:
             payoffs[:, self.bridge.pairs] = np.clip(self.bridge.predict(X, payoffs), -1.0, 1.0)
         return payoffs
 
-    @property
-    def _width(self) -> int:
+    def _chunks(self, n: int) -> list[slice]:
         columns = 0 if self.plugin is None else len(self.plugin.aggregation.pair)
-        return max(1, len(self.covered), columns)
-
-
-def _chunks(n: int, width: int) -> list[slice]:
-    step = max(1, _CELLS // width)
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+        step = max(1, _CELLS // max(1, len(self.covered), columns))
+        return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
 def fit_payoff(

@@ -14,6 +14,7 @@ from nasheval.arrays import Bools, Ints
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.payoff.bridging import Unseen, unseen_notes
+from nasheval.payoff.drawing import listing, plain, warnings
 from nasheval.payoff.moves import LEVEL, GroupMoves, all_moves, critical_z
 from nasheval.payoff.second_stage import SecondStage
 from nasheval.payoff.stage1 import Stage1
@@ -161,7 +162,7 @@ class Stage1Diagnostics:
         return {
             "nuisances": self.nuisances.to_dict(),
             "second_stage": self.form,
-            "strength": None if self.strength is None else _finite(self.strength.to_dict()),
+            "strength": None if self.strength is None else _finite(asdict(self.strength)),
             "surface_move": self.surface_move,
             "bridged": self._pairs(BRIDGED),
             "unknown": self._pairs(UNKNOWN),
@@ -176,24 +177,18 @@ class Stage1Diagnostics:
         """Draw the nuisances, the second stage, the clearest moves and the warnings."""
         from rich.text import Text
 
-        from nasheval.payoff.drawing import listing, warnings
-
         yield self.nuisances
         yield Text(_stage_line(self.form, self.strength, self.surface_move))
-        rows = (
+        rows = [
             (move.column or "-", move.group, move.first, move.second, f"{move.move:+.3f}", f"{move.error:.3f}",
              "yes" if move.significant else "no")
             for move in self.largest()
-        )  # fmt: skip
+        ]  # fmt: skip
         title = f"Debiased less plug-in mean payoffs, the {_SHOWN} clearest; {self.n_significant:,} significant"
-        yield listing(
-            title, ("column", "group", "agent", "over"), ("move", "error", "significant"), rows, len(self.largest())
-        )
+        yield listing(title, ("column", "group", "agent", "over"), ("move", "error", "significant"), rows, len(rows))
         yield from warnings(tuple(self._own_warnings()))
 
     def __str__(self) -> str:
-        from nasheval.payoff.drawing import plain
-
         return plain(self)
 
 

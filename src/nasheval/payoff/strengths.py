@@ -19,9 +19,9 @@ their common one, over one pair its raw one. Three rules, in this order:
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
 
@@ -67,10 +67,6 @@ class Strength:
     def of_pairs(self, n_pairs: int) -> Floats:
         """Return (n_pairs,) the strength of each pair."""
         return np.array(self.per_pair) if self.per_pair else np.full(n_pairs, self.strength)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True, eq=False)
