@@ -3,14 +3,10 @@
 A pair is *seen* (compared at least once), *bridged* (never compared, but connected through others) or *unknown*
 (nothing connects the two agents); in a group of contexts, *elsewhere* says that it was seen, but not in that group.
 
-The payoff of a bridged pair is what the outcome model says of it. Latent voters have utilities, which say something of
-every pair (`VoterBridge`). Other models know seen pairs only; there Bradley-Terry scores are fitted at each context to
-the payoffs of the seen pairs, weighted by their votes (`ScoreBridge`).
-
-For means over groups the bridge is a functional of the seen margins: g_jk(A) = tanh((s_j - s_k) / 2) with the scores
-s(A) at each context. Its pseudo-outcome is g(mu) plus the slope of g times the corrections of the seen pairs, so that
-its interval is that of the seen margins by the delta method. It speaks of the bridge: votes on a star do not tell
-whether voters really are of one mind. What any transitive voters allow is `allowed_by_transitivity`.
+The payoff of a bridged pair is what latent voters' utilities say of it (`VoterBridge`), or tanh((s_j - s_k) / 2) with
+Bradley-Terry scores fitted at each context to the seen pairs (`ScoreBridge`), which also bridges means over groups;
+docs/method.md, "Pairs that were never compared", has the formulas. An interval speaks of the bridge: votes on a star do
+not tell whether voters really are of one mind. What any transitive voters allow is `allowed_by_transitivity`.
 """
 
 from __future__ import annotations

@@ -1,28 +1,12 @@
 """The correction h of the plug-in surface, learned from observed residuals, and how strongly to apply it.
 
-The debiased surface is f(mu) + h with h_jk(x) = E[Gamma_jk - f(mu) | x] = sum_m df/du_m (mu0^m - mu^m)(x) at the true
-propensities. Regressing Gamma - f(mu), which is zero wherever nothing was observed and large where something was, is
-noisy. The same h is the minimiser of
+The debiased surface is f(mu) + h with h_jk(x) = E[Gamma_jk - f(mu) | x]. It is learned as the minimiser of
 
     sum over observed verdicts of  w |df/du_m| / e  (D sign(df/du_m) (Z - mu) - h(x))^2,    D = sum_m |df/du_m|,
 
-(over R_i under "draws"), because given x the weights of a pair's menus have means proportional to |df/du_m|, which sum
-to D. For a linear aggregator D is 1 and this is (w_m / e) (Z - mu - h)^2. It is a ratio (Hajek) form: wrong
-propensities shift it only where the residuals differ from zero, so it stays right where either nuisance is.
-
-h is learned from residuals of models that did not see them, one fold's model each, and added to the plug-in surface of
-all folds' models, whose error is a little smaller.
-
-Each pair has a strength s_p in [0, 1], chosen on held-out folds by squared error to Gamma, see
-`nasheval.payoff.strengths`. At s_p = 1 the surface f + h is Neyman orthogonal; a smaller one gives up part of that,
-which it does only where the held-out error says that h is mostly noise and debiasing does not move the pair
-significantly.
-
-The score is not nested: h for a fold is learned from residuals whose nuisances saw that fold, so that h there repeats
-the fold's own noise with the opposite sign and the score is too low, not too high (`python -m studies nesting`, 15
-pairs, 3,000 duels: gain of h per context by the score and on fresh contexts -0.99 and -0.34 for trees, -0.77 and -0.22
-for stumps, 0.72 and 0.89 for an intercept; nested scores are right within 0.02). Strengths chosen by a nested score
-would lower the error by no more than a further 0.02 per context, at three times the cost of the nuisances.
+(over R_i under "draws") and applied at a strength per pair (`nasheval.payoff.strengths`), chosen on held-out folds;
+docs/method.md, "The corrected second stage", tells why, what a strength below 1 gives up, and why the held-out score,
+which is not nested, is too low rather than too high.
 """
 
 from __future__ import annotations

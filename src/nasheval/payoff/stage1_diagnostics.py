@@ -27,7 +27,7 @@ _SAMPLED = 1 << 16  # (context, pair) cells on which the move of the surface is 
 _SHOWN = 10  # moves in a table
 _NAMED = 3  # corrected pairs in a sentence
 _MEANS = "Means of groups are one-step estimates: right where either nuisance is right."
-_TOLD = 100  # moves in to_dict
+_LISTED = 100  # moves in to_dict
 
 
 @dataclass(frozen=True)
@@ -137,8 +137,7 @@ class Stage1Diagnostics:
         yield from unseen_notes(self.agents, self.status, self.unseen)
         if self.form == "none":
             yield f"A(x) is the plug-in: errors of the outcome model enter it at first order. {_MEANS}"
-        claim = "" if self.strength is None else _claim(self._strengths(self.strength), self.strength.chosen)
-        if claim:
+        if self.strength is not None and (claim := _claim(self._strengths(self.strength), self.strength.chosen)):
             yield f"{claim} {_MEANS}"
         if self.n_significant:
             yield (
@@ -154,8 +153,9 @@ class Stage1Diagnostics:
 
     def _pairs(self, status: int) -> list[list[str]]:
         """Return the pairs of a status, by name."""
-        j, k = np.triu_indices(len(self.agents), 1)
-        return [[self.agents[j[p]], self.agents[k[p]]] for p in np.flatnonzero(self.status == status)]
+        return [
+            list(pair) for pair, code in zip(combinations(self.agents, 2), self.status, strict=True) if code == status
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON, with the hundred clearest moves."""
@@ -169,7 +169,7 @@ class Stage1Diagnostics:
             "unseen": self.unseen,
             "columns": [groups.column for groups in self.moves if groups.column],
             "significant_moves": self.n_significant,
-            "moves": [_finite(asdict(move)) for move in self.largest(_TOLD)],
+            "moves": [_finite(asdict(move)) for move in self.largest(_LISTED)],
             "warnings": self.warnings(),
         }
 
