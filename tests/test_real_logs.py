@@ -16,6 +16,7 @@ from sklearn.linear_model import Ridge
 
 import nasheval as ne
 from nasheval.feedback import partition
+from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.records import Records
 from nasheval.nuisance.sklearn_models import Intercept
@@ -88,7 +89,7 @@ def test_row_01_check_fit_and_diagnostics_say_the_same_of_unseen_pairs():
     assert "never compared are bridged through others by the outcome model, and marked: 1 pair" in told
     assert model.diagnostics().to_dict()["bridged"] == [["strong", "weak"]]
     group = model.payoff_interval()
-    assert group.to_dict()["status"][1][2] == "bridged"
+    assert group.status[1, 2] == BRIDGED
     assert "bridged" in " ".join(group.notes)
     low, high = group.allowed
     assert low[1, 2] == pytest.approx(group.estimate[1, 0] - group.estimate[2, 0] - 1)

@@ -22,8 +22,7 @@ from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.nuisance.learners import Effort
 from nasheval.nuisance.trees import TreeOutcome, TreePropensity
-from nasheval.payoff.aggregation import AnyAggregator
-from nasheval.payoff.aggregators import Mean
+from nasheval.payoff.aggregators import AnyAggregator, Mean
 from nasheval.payoff.bridging import Unseen
 from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.cycles import Cycle

@@ -16,8 +16,7 @@ from nasheval.feedback.ballots import OFTEN, as_pairs, has_rare_menus
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.records import Records
-from nasheval.payoff.aggregation import as_asked
-from nasheval.payoff.aggregators import AsAsked, Mean
+from nasheval.payoff.aggregators import AsAsked, Mean, as_asked
 
 from .oracle import quick
 

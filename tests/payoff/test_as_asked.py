@@ -13,8 +13,7 @@ from nasheval.feedback.log import Feedback
 from nasheval.feedback.records import Records
 from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.sklearn_models import Intercept
-from nasheval.payoff.aggregation import as_asked
-from nasheval.payoff.aggregators import AsAsked
+from nasheval.payoff.aggregators import AsAsked, as_asked
 from nasheval.payoff.inference import group_payoff
 from nasheval.payoff.pseudo import pseudo_outcomes
 from nasheval.payoff.stage1 import fit_stage1

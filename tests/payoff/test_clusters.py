@@ -155,8 +155,7 @@ def test_who_is_spoken_for_may_be_said():
     assert "intervals speak for these 8 voters, not for others like them" in " ".join(panel.notes)
     assert "voters='population' (--voters population)" in " ".join(panel.notes)
     assert not any("speak for these" in note for note in population.notes)
-    assert panel.to_dict()["voters"] == "panel"
-    assert population.to_dict()["voters"] == "population"
+    assert (panel.moments.panel, population.moments.panel) == (8, 0)
     with pytest.raises(InputError, match="voters is 'people'; accepted are 'panel', 'population', or None to choose"):
         group_payoff(pseudo, voters="people")
 

@@ -148,13 +148,14 @@ def test_the_common_strength_is_the_least_squares_one():
     pseudo = pseudo_outcomes(fit)
     surface = PairSurface.of([0.1 * p for p in range(6)])
     held = corrected._held_out([surface, surface], pseudo, Cells.of(pseudo))
-    choice = held.choose(np.zeros(6, bool))
+    choice = held.choose(np.zeros(6, bool), "per-pair", 1)
     gamma, f = pseudo.dense(np.arange(600)), pseudo.plugin(np.arange(600))
     h = np.broadcast_to(0.1 * np.arange(6), f.shape)
     s = np.clip((h * (gamma - f)).sum() / (h**2).sum(), 0, 1)
     gains = ((gamma - f) ** 2 - (gamma - f - s * h) ** 2).sum(axis=1)
     assert choice.best == pytest.approx(s)
-    assert choice.best_gain == (pytest.approx(gains.mean()), pytest.approx(gains.std(ddof=1) / np.sqrt(600)))
+    assert choice.gain == pytest.approx(gains.mean())
+    assert choice.gain_error == pytest.approx(gains.std(ddof=1) / np.sqrt(600))
 
 
 # -- one pair that no utilities can represent -------------------------------------------------------------------------

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from nasheval.feedback.world import SyntheticWorld
-from nasheval.payoff.aggregation import aggregation_of
-from nasheval.payoff.aggregators import Cubic, Mean, Weighted
+from nasheval.payoff.aggregators import Cubic, Mean, Weighted, aggregation_of
 from nasheval.payoff.pseudo import pseudo_outcomes
 
 from .nuisances import population_log, true_fit

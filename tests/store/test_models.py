@@ -265,16 +265,6 @@ def test_strengths_that_cannot_be_are_refused(corrected, per_pair, words):
 # -- what cannot be saved ---------------------------------------------------------------------------------------------
 
 
-class Median:
-    """An aggregator of somebody's own."""
-
-    def value(self, u, weights):
-        return u @ weights
-
-    def derivative(self, u, weights):
-        return np.broadcast_to(weights, u.shape)
-
-
 def _ridge():
     from sklearn.linear_model import Ridge
 
@@ -305,7 +295,6 @@ UNSAVABLE = {
     ),
     "a rule": (lambda: {"propensity": _known}, "propensity is the function _known"),
     "weights by a function": (lambda: {"aggregator": Weighted(lambda menu: 1.0)}, "aggregator.weights is the function"),
-    "an aggregator": (lambda: {"aggregator": Median()}, "aggregator is a Median"),
     "a baseline": (lambda: {"policy": _baseline()}, "policy is a BradleyTerry"),
 }  # fmt: skip
 
@@ -325,7 +314,7 @@ def test_a_fitted_regressor_is_named_even_where_the_setting_is_not_told(tmp_path
     with pytest.raises(InputError, match="outcome model is a Ridge"):
         model.save(tmp_path / "model")
     model = fitted(paper_log(), boosting=_ridge(), second_stage="per-pair").set_params(boosting=None)
-    with pytest.raises(InputError, match="its payoff model is a RegressorSurface"):
+    with pytest.raises(InputError, match="its payoff model is made of scikit-learn regressors"):
         model.save(tmp_path / "model")
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from pathlib import Path
 
 import numpy as np
@@ -71,11 +70,12 @@ def models():
 
 
 def told(model):
-    """Return everything that is said of groups of contexts, with intervals, as plain values."""
+    """Return everything that is said of groups of contexts, with intervals, as text and bytes."""
     groups = [model.payoff_interval(), model.payoff_interval({"language": "de"})]
     groups += [model.payoff_interval(voters="population")] if model.stage1_.log.records.voter is not None else []
     board = model.leaderboard(by="language").to_csv()
-    return json.dumps([[group.to_dict(), group.equilibrium().to_dict()] for group in groups]), board
+    numbers = [each.tobytes() for g in groups for each in (g.estimate, g.error, g.lower, g.upper, *g.allowed)]
+    return [(str(group), str(group.equilibrium())) for group in groups], numbers, board
 
 
 @pytest.mark.parametrize("name", MODELS)

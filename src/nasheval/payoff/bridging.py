@@ -3,21 +3,17 @@
 A pair is *seen* (compared at least once), *bridged* (never compared, but connected through others) or *unknown*
 (nothing connects the two agents); in a group of contexts, *elsewhere* says that it was seen, but not in that group.
 
-The payoff of a bridged pair is what the outcome model says of it. Latent voters have utilities, which say something of
-every pair (`VoterBridge`). Other models know seen pairs only; there Bradley-Terry scores are fitted at each context to
-the payoffs of the seen pairs, weighted by their votes (`ScoreBridge`).
-
-For means over groups the bridge is a functional of the seen margins: g_jk(A) = tanh((s_j - s_k) / 2) with the scores
-s(A) at each context. Its pseudo-outcome is g(mu) plus the slope of g times the corrections of the seen pairs, so that
-its interval is that of the seen margins by the delta method. It speaks of the bridge: votes on a star do not tell
-whether voters really are of one mind. What any transitive voters allow is `allowed_by_transitivity`.
+The payoff of a bridged pair is what latent voters' utilities say of it (`VoterBridge`), or tanh((s_j - s_k) / 2) with
+Bradley-Terry scores fitted at each context to the seen pairs (`ScoreBridge`), which also bridges means over groups;
+docs/method.md, "Pairs that were never compared", has the formulas. An interval speaks of the bridge: votes on a star do
+not tell whether voters really are of one mind. What any transitive voters allow is `allowed_by_transitivity`.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Protocol, TypeVar, get_args
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
@@ -47,22 +43,9 @@ _RIDGE = 1e-6  # of the scores, in votes of the rarest pair
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 
 
-class Bridge(Protocol):
-    """Gives payoffs to pairs that were never compared."""
-
-    @property
-    def pairs(self) -> Ints:
-        """(b,) the bridged pairs, numbered by `pair_index`."""
-        ...
-
-    def predict(self, X: Features, payoffs: Floats) -> Floats:
-        """Return (n, b) payoffs of the bridged pairs, given those of all pairs, (n, n_pairs), at n contexts."""
-        ...
-
-
 @dataclass(frozen=True, eq=False)
 class VoterBridge:
-    """What latent voters would say of the bridged pairs, the mean over the folds' models."""
+    """What latent voters would say of the bridged pairs, (b,) numbers of pairs; the mean over the folds' models."""
 
     pairs: Ints
     models: VoterModels
@@ -70,7 +53,7 @@ class VoterBridge:
     n_folds: int
 
     def predict(self, X: Features, payoffs: Floats) -> Floats:
-        """Return (n, b) payoffs."""
+        """Return (n, b) payoffs of the bridged pairs, given those of all pairs, (n, n_pairs), at n contexts."""
         answers = [self.models.answers(X, fold, self.probes) for fold in range(self.n_folds)]
         return np.asarray(sum(answer.astype(np.float64) for answer in answers) / self.n_folds)
 
@@ -94,8 +77,7 @@ class ScoreBridge:
     def at(self, payoffs: Floats) -> Tangent:
         """Return the bridge at payoffs (n, n_pairs), with its slope in them."""
         margins = np.clip(payoffs, -_LARGEST, _LARGEST)
-        scores = fit_scores(self._lead(margins), self.meetings, ridge=self.ridge)
-        return Tangent(self, scores)
+        return Tangent(self, fit_scores(self._lead(margins), self.meetings, ridge=self.ridge))
 
     def _lead(self, margins: Floats) -> Floats:
         """Return (n, K) the sum over seen pairs of votes times margin of each agent, given (n, n_pairs)."""
@@ -147,6 +129,9 @@ class Tangent:
         step = np.einsum("mjk,mk->mj", self._inverse[rows], self.bridge._lead(changes) / 2)
         slope = np.maximum(1 - self.values[rows] ** 2, 0.0) / 2
         return np.asarray(slope * (step[:, j] - step[:, k]))
+
+
+Bridge: TypeAlias = VoterBridge | ScoreBridge  # what gives payoffs to pairs that were never compared
 
 
 # -- making one -------------------------------------------------------------------------------------------------------

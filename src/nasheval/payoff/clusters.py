@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Literal, NamedTuple, get_args
+from typing import Literal, get_args
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -125,7 +125,7 @@ def _moments(estimand: Estimand, inside: Bools, cluster: Cluster | None, speaks:
     contexts = np.flatnonzero(inside)
     if not len(contexts):
         raise InputError("A group has no context with a pseudo-outcome; give a group with at least one record.")
-    votes = _Votes.of(estimand, inside)
+    votes = _Votes(estimand, inside)
     by = cluster or chosen_cluster(len(contexts), votes.n_voters, speaks)
     if by != "context" and not votes.n_voters:
         raise InputError(f"cluster is {by!r}, and this log names no voters; use cluster='context'.")
@@ -143,7 +143,7 @@ def _moments(estimand: Estimand, inside: Bools, cluster: Cluster | None, speaks:
         status=status,
         bias=estimand.bias(contexts),
         n_contexts=len(contexts),
-        n_clusters=votes.n_clusters(by),
+        n_clusters={"context": votes.n, "voter": votes.all_voters, "both": min(votes.n, votes.all_voters)}[by],
         cluster=by,
         panel=votes.n_voters if by == "context" else 0,
     )
@@ -192,37 +192,22 @@ def _at_least(covariance: Floats, least: Floats) -> Floats:
 # -- the verdicts of a group ------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
 class _Votes:
-    """The verdicts and records of a group.
+    """The verdicts and records of a group of n contexts.
 
-    Args:
-        rows: (v,) the verdicts, as rows of the estimand.
-        voter: (n_records,) the voter of each record of the log; every record without a known one has its own.
-        named: number below which a voter is known by name.
-        mass: (n_records,) how much each record counts at its context; the records of a context sum to one.
-        records: (r,) the records of the group.
-        n: contexts of the group.
-        n_voters: voters of the group known by name.
+    `rows` are its verdicts, as rows of the estimand, and `records` its records. Of each record of the log, `voter` is
+    who voted (every record without a known voter has its own; those known by name are below `named`), and `mass` how
+    much it counts at its context, whose records sum to one. `n_voters` voters of the group are known by name.
     """
 
-    estimand: Estimand
-    rows: Ints
-    voter: Ints
-    named: int
-    mass: Floats
-    records: Ints
-    n: int
-    n_voters: int
-
-    @staticmethod
-    def of(estimand: Estimand, inside: Bools) -> _Votes:
+    def __init__(self, estimand: Estimand, inside: Bools) -> None:
         log = estimand.log
-        rows, records = np.flatnonzero(inside[estimand.context]), np.flatnonzero(inside[log.context_of])
-        voter, named = voter_labels(log.records.voter, log.n_records)
+        self.estimand, self.n = estimand, int(inside.sum())
+        self.rows, self.records = np.flatnonzero(inside[estimand.context]), np.flatnonzero(inside[log.context_of])
+        self.voter, self.named = voter_labels(log.records.voter, log.n_records)
         total = np.bincount(log.context_of, log.records.weights, log.n_contexts)
-        mass, n_voters = log.records.weights / total[log.context_of], int((np.unique(voter[records]) < named).sum())
-        return _Votes(estimand, rows, voter, named, mass, records, int(inside.sum()), n_voters)
+        self.mass = log.records.weights / total[log.context_of]
+        self.n_voters = int((np.unique(self.voter[self.records]) < self.named).sum())
 
     @cached_property
     def count(self) -> Ints:
@@ -242,10 +227,6 @@ class _Votes:
         """Number of voters, those without a name each one of their own."""
         return len(np.unique(self.voter[self.records]))
 
-    def n_clusters(self, by: Cluster) -> int:
-        """Return the number of clusters; the smaller one where there are two kinds."""
-        return {"context": self.n, "voter": self.all_voters, "both": min(self.n, self.all_voters)}[by]
-
     def certainty(self, by: Cluster) -> tuple[Floats, Floats]:
         """Return (C,) twice: effective clusters that observed each column, and degrees of freedom of its error.
 
@@ -259,42 +240,33 @@ class _Votes:
         effective, freedom = [], []
         for kind in labels if by == "both" else (by,):
             values = estimand.column[rows], estimand.correction[rows], estimand.weight[rows]
-            clusters = ClusterSums.of(labels[kind], *values, estimand.n_columns)
-            less_one = clusters.effective - 1
-            effective.append(clusters.effective)
-            freedom.append(np.minimum(clusters.satterthwaite, 4 * less_one) if kind == "context" else less_one)
+            _, clusters, satterthwaite = cluster_sums(labels[kind], *values, estimand.n_columns)
+            effective.append(clusters)
+            freedom.append(np.minimum(satterthwaite, 4 * (clusters - 1)) if kind == "context" else clusters - 1)
         return np.min(effective, axis=0), np.min(freedom, axis=0)
 
 
-class ClusterSums(NamedTuple):
-    """Of each column, (size,): what its clusters of verdicts are.
+def cluster_sums(
+    label: Ints, column: Ints, correction: Floats, weight: Floats, size: int
+) -> tuple[Floats, Floats, Floats]:
+    """Sum verdicts over the clusters of their labels, column by column; return (size,) each.
 
-    Args:
-        squares: sum over clusters of the squared sums of their corrections.
-        effective: effective number (Kish) of clusters, by the weight of their verdicts.
-        satterthwaite: degrees of freedom of `squares`.
+    That is the sum over clusters of the squared sums of their corrections; the effective number (Kish) of clusters, by
+    the weight of their verdicts; and the degrees of freedom (Satterthwaite) of the first.
     """
-
-    squares: Floats
-    effective: Floats
-    satterthwaite: Floats
-
-    @staticmethod
-    def of(label: Ints, column: Ints, correction: Floats, weight: Floats, size: int) -> ClusterSums:
-        """Sum verdicts over the clusters of their labels, column by column."""
-        place = np.unique(label, return_inverse=True)[1]
-        key, cell = np.unique(place * np.int64(size) + column, return_inverse=True)
-        column = key % size
-        mass, sums = bin_sums(cell, weight, len(key)), bin_sums(cell, correction, len(key))
-        total, square = (bin_sums(column, mass**power, size) for power in (1, 2))
-        second, fourth = (bin_sums(column, sums**power, size) for power in (2, 4))
-        spread = fourth - second**2 / np.maximum(np.bincount(column, minlength=size), 1)
-        sure = spread <= 1e-12 * second**2
-        return ClusterSums(
-            second,
-            np.divide(total**2, square, out=np.zeros(size), where=square > 0),
-            np.where(sure, np.inf, 2 * second**2 / np.where(sure, 1.0, spread)),
-        )
+    place = np.unique(label, return_inverse=True)[1]
+    key, cell = np.unique(place * np.int64(size) + column, return_inverse=True)
+    column = key % size
+    mass, sums = bin_sums(cell, weight, len(key)), bin_sums(cell, correction, len(key))
+    total, square = (bin_sums(column, mass**power, size) for power in (1, 2))
+    second, fourth = (bin_sums(column, sums**power, size) for power in (2, 4))
+    spread = fourth - second**2 / np.maximum(np.bincount(column, minlength=size), 1)
+    sure = spread <= 1e-12 * second**2
+    return (
+        second,
+        np.divide(total**2, square, out=np.zeros(size), where=square > 0),
+        np.where(sure, np.inf, 2 * second**2 / np.where(sure, 1.0, spread)),
+    )
 
 
 def voter_labels(voter: Ints | None, n_records: int) -> tuple[Ints, int]:

@@ -1,105 +1,41 @@
 """The correction h of the plug-in surface, learned from observed residuals, and how strongly to apply it.
 
-The debiased surface is f(mu) + h with h_jk(x) = E[Gamma_jk - f(mu) | x] = sum_m df/du_m (mu0^m - mu^m)(x) at the true
-propensities. Regressing Gamma - f(mu), which is zero wherever nothing was observed and large where something was, is
-noisy. The same h is the minimiser of
+The debiased surface is f(mu) + h with h_jk(x) = E[Gamma_jk - f(mu) | x]. It is learned as the minimiser of
 
     sum over observed verdicts of  w |df/du_m| / e  (D sign(df/du_m) (Z - mu) - h(x))^2,    D = sum_m |df/du_m|,
 
-(over R_i under "draws"), because given x the weights of a pair's menus have means proportional to |df/du_m|, which sum
-to D. For a linear aggregator D is 1 and this is (w_m / e) (Z - mu - h)^2. It is a ratio (Hajek) form: wrong
-propensities shift it only where the residuals differ from zero, so it stays right where either nuisance is.
-
-h is learned from residuals of models that did not see them, one fold's model each, and added to the plug-in surface of
-all folds' models, whose error is a little smaller.
-
-Each pair has a strength s_p in [0, 1], chosen on held-out folds by squared error to Gamma, see
-`nasheval.payoff.strengths`. At s_p = 1 the surface f + h is Neyman orthogonal; a smaller one gives up part of that,
-which it does only where the held-out error says that h is mostly noise and debiasing does not move the pair
-significantly.
-
-The score is not nested: h for a fold is learned from residuals whose nuisances saw that fold, so that h there repeats
-the fold's own noise with the opposite sign and the score is too low, not too high (`python -m studies nesting`, 15
-pairs, 3,000 duels: gain of h per context by the score and on fresh contexts -0.99 and -0.34 for trees, -0.77 and -0.22
-for stumps, 0.72 and 0.89 for an intercept; nested scores are right within 0.02). Strengths chosen by a nested score
-would lower the error by no more than a further 0.02 per context, at three times the cost of the nuisances.
+(over R_i under "draws") and applied at a strength per pair (`nasheval.payoff.strengths`), chosen on held-out folds;
+docs/method.md, "The corrected second stage", tells why, what a strength below 1 gives up, and why the held-out score,
+which is not nested, is too low rather than too high.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, bin_sums, offsets_of
-from nasheval.boosting import begin, binned, freed, take
+from nasheval.boosting import begin, binned, take
 from nasheval.errors import InputError
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.clusters import FEW
 from nasheval.payoff.moves import moved_pairs
 from nasheval.payoff.pseudo import PseudoOutcomes
-from nasheval.payoff.strengths import HeldOut
-from nasheval.payoff.surfaces import (
-    Boosting,
-    PairSurface,
-    SharedSurface,
-    Surface,
-    agent_bins,
-    grow_all,
-    with_agents,
-)  # fmt: skip
+from nasheval.payoff.strengths import CandidateName, HeldOut, Strength
+from nasheval.payoff.surfaces import Boosting, PairSurface, SharedSurface, Surface, binned_pairs, grow_all
 
 if TYPE_CHECKING:
-    from lightgbm import Booster, Dataset
+    from lightgbm import Booster
 
-CandidateName = Literal["per-pair", "shared"]
-
-_MOST_PAIRS = 200  # with more, pairs must share strength: a model a pair is not tried
+_MOST_PAIRS = 200  # with more, pairs must share strength: a model per pair is not tried
 _SCORED = 1 << 20  # predictions of h that its held-out size is measured on
 _STAGES = (0.1, 1 / 3, 1.0)  # of all trees, at which the held-out error is looked at
 _LAST = 0.2  # share of the work that the fit on all cells is
 _TREES: dict[str, Any] = {"trees": 150, "leaves": 15, "rate": 0.1, "least": 50}  # of h, unless given
-
-
-@dataclass(frozen=True)
-class Strength:
-    """How strongly the plug-in surface is corrected, and what that wins on held-out folds.
-
-    Args:
-        strength: the common s of pairs that debiasing does not move significantly (of all, if it moves every pair),
-            from 0 (the plug-in) to 1 (the whole correction).
-        gain: by how much best * h lowers the held-out squared error to Gamma per context, summed over those pairs.
-        gain_error: its standard error, clustered by context.
-        best: the common s of least held-out error, before the rule that a gain within its standard error is none.
-        candidate: "per-pair" or "shared".
-        trees: trees of each model of h.
-        chosen: False where the strength was given.
-        per_pair: (n_pairs,) what is applied (`nasheval.payoff.strengths`); () means the common s for every pair.
-        pairs_gain: by how much `per_pair` * h lowers it, summed over all pairs; NaN where the strength was given.
-        pairs_gain_error: its standard error.
-    """
-
-    strength: float
-    gain: float
-    gain_error: float
-    best: float
-    candidate: CandidateName
-    trees: int
-    chosen: bool = True
-    per_pair: tuple[float, ...] = ()
-    pairs_gain: float = np.nan
-    pairs_gain_error: float = np.nan
-
-    def of_pairs(self, n_pairs: int) -> Floats:
-        """Return (n_pairs,) the strength of each pair."""
-        return np.array(self.per_pair) if self.per_pair else np.full(n_pairs, self.strength)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON."""
-        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -147,103 +83,47 @@ class Cells:
 # -- two forms of h ---------------------------------------------------------------------------------------------------
 
 
-class Candidate(Protocol):
-    """A form of h: models on some cells, grown step by step."""
+class Candidate(NamedTuple):
+    """A form of h: how large it is, and what begins to learn it on some cells, (c,) booleans."""
 
-    @property
-    def name(self) -> CandidateName:
-        """What it is called."""
-        ...
-
-    @property
-    def boosting(self) -> Boosting:
-        """How its trees are boosted."""
-        ...
-
-    def start(self, keep: Sequence[Ints], effort: Effort) -> Growth:
-        """Return models of h, one surface for each set of cells."""
-        ...
+    name: CandidateName
+    trees: int
+    begin: Callable[[Bools], Surface]
 
 
-class Growth(Protocol):
-    """Models of h on several sets of cells."""
-
-    def grow(self, trees: int) -> Sequence[Surface]:
-        """Grow them to a number of trees; return one surface for each set of cells."""
-        ...
-
-
-@dataclass(frozen=True)
-class PerPair:
+def _per_pair(X: Features, cells: Cells, boosting: Boosting, n_jobs: int) -> Candidate:
     """One model per pair; a number where cells are too few to split once, and 0 where there are fewer than 20."""
+    params = boosting.params()
+    data = binned(X.trees, X.categorical, params) if X.trees.shape[1] else None
 
-    X: Features
-    cells: Cells
-    boosting: Boosting
-    name: CandidateName = "per-pair"
-
-    def start(self, keep: Sequence[Ints], effort: Effort) -> _PairGrowth:
-        """Return models of h, one row of pairs for each set of cells."""
-        data = binned(self.X.trees, self.X.categorical, self.boosting.params()) if self.X.trees.shape[1] else None
-        rows = [tuple(self._begin(data, part, pair) for pair in range(self.cells.n_pairs)) for part in keep]
-        return _PairGrowth(rows, effort)
-
-    def _begin(self, data: Dataset | None, kept: Ints, pair: int) -> Booster | float:
-        place = self.cells.of_pair(pair)
+    def one(pair: int, kept: Bools) -> Booster | float:
+        place = cells.of_pair(pair)
         rows = np.arange(place.start, place.stop)[kept[place]]
-        if len(rows) < min(FEW, 2 * self.boosting.least):
+        if len(rows) < min(FEW, 2 * boosting.least):
             return 0.0
-        weight, target = self.cells.weight[rows], self.cells.target[rows]
-        if data is None or len(rows) < 2 * self.boosting.least:
+        weight, target = cells.weight[rows], cells.target[rows]
+        if data is None or len(rows) < 2 * boosting.least:
             return float(np.average(target, weights=weight))
-        return begin(take(data, self.cells.context[rows], target, weight / weight.mean()), self.boosting.params())
+        return begin(take(data, cells.context[rows], target, weight / weight.mean()), params)
+
+    def row(kept: Bools) -> Surface:
+        return PairSurface.of([one(pair, kept) for pair in range(cells.n_pairs)], n_jobs)
+
+    return Candidate("per-pair", boosting.trees, row)
 
 
-@dataclass(frozen=True)
-class _PairGrowth:
-    rows: list[tuple[Booster | float, ...]]
-    effort: Effort
-
-    def grow(self, trees: int) -> list[Surface]:
-        """Grow every model."""
-        grow_all([m for row in self.rows for m in row if not isinstance(m, float)], trees, self.effort)
-        return [PairSurface.of(row, self.effort.n_jobs) for row in self.rows]
-
-
-@dataclass(frozen=True)
-class Shared:
+def _shared(X: Features, cells: Cells, boosting: Boosting, n_agents: int) -> Candidate:
     """One model of (x, j, k) for all pairs."""
+    data, params = binned_pairs(X, cells.context, cells.pair, n_agents, boosting)
+    known = np.diff(cells.offsets) > 0
 
-    X: Features
-    cells: Cells
-    boosting: Boosting
-    n_agents: int
-    name: CandidateName = "shared"
+    def one(kept: Bools) -> Surface:
+        rows = np.flatnonzero(kept)
+        weight = cells.weight[rows]
+        model = begin(take(data, rows, cells.target[rows], weight / weight.mean()), params)
+        return SharedSurface(model, known, n_agents)
 
-    def start(self, keep: Sequence[Ints], effort: Effort) -> _SharedGrowth:
-        """Return models of h, one for each set of cells."""
-        params = agent_bins(self.X, self.n_agents, self.boosting.params())
-        table = with_agents(self.X, self.cells.context, self.cells.pair, self.n_agents)
-        data = binned(table.trees, table.categorical, params)
-        known = np.diff(self.cells.offsets) > 0
-        return _SharedGrowth([self._begin(data, np.flatnonzero(part), params) for part in keep], self, known, effort)
-
-    def _begin(self, data: Dataset, rows: Ints, params: dict[str, Any]) -> Booster:
-        weight = self.cells.weight[rows]
-        return begin(take(data, rows, self.cells.target[rows], weight / weight.mean()), params)
-
-
-@dataclass(frozen=True)
-class _SharedGrowth:
-    models: list[Booster]
-    candidate: Shared
-    known: Any
-    effort: Effort
-
-    def grow(self, trees: int) -> list[Surface]:
-        """Grow every model."""
-        grow_all(self.models, trees, self.effort)
-        return [SharedSurface(model, self.known, self.candidate.n_agents) for model in self.models]
+    return Candidate("shared", boosting.trees, one)
 
 
 # -- choosing ---------------------------------------------------------------------------------------------------------
@@ -256,34 +136,32 @@ def learn_correction(
 
     Args:
         strength: s, or None to choose it on held-out folds.
-        boosting: of one model a pair; the shared model has the same with four times the leaves.
+        boosting: of one model per pair; the shared model has the same with four times the leaves.
     """
     if strength is not None and not 0 <= strength <= 1:
         raise InputError(f"strength is {strength!r}; accepted is a number from 0 to 1, or None to choose it.")
     cells = Cells.of(pseudo)
-    candidates = _candidates(pseudo, cells, boosting or Boosting(**_TREES, seed=effort.seed))
+    candidates = _candidates(pseudo, cells, boosting or Boosting(**_TREES, seed=effort.seed), effort.n_jobs)
     candidate, chosen = _race(candidates, pseudo, cells, effort)
     if strength is not None:
-        chosen = _as_given(chosen, strength)
+        same = (float(strength),) * len(chosen.per_pair)
+        kept = {"gain": chosen.gain, "gain_error": chosen.gain_error, "best": chosen.best}
+        chosen = Strength(strength, **kept, candidate=chosen.candidate, trees=chosen.trees, chosen=False, per_pair=same)
     if not any(chosen.per_pair):
         effort.advance(_LAST)
         return None, chosen
-    every = [np.ones(len(cells.pair), bool)]
-    return _freed(candidate.start(every, effort.share(_LAST)).grow(chosen.trees)[0]), chosen
+    surface = candidate.begin(np.ones(len(cells.pair), bool))
+    grow_all(surface.boosters, chosen.trees, effort.share(_LAST))
+    return surface.freed(), chosen
 
 
-def _candidates(pseudo: PseudoOutcomes, cells: Cells, boosting: Boosting) -> list[Candidate]:
+def _candidates(pseudo: PseudoOutcomes, cells: Cells, boosting: Boosting, n_jobs: int) -> list[Candidate]:
     X, wider = pseudo.fit.X, replace(boosting, leaves=4 * boosting.leaves)
     left = len(cells.pair) - np.bincount(pseudo.fit.fold[cells.context], minlength=1).max()  # in the smallest fit
-    found: list[Candidate] = [Shared(X, cells, wider, pseudo.fit.log.n_agents)] if left >= 2 * wider.least else []
-    if cells.n_pairs <= _MOST_PAIRS or not found:
-        found.append(PerPair(X, cells, boosting))
-    return found
-
-
-def _as_given(chosen: Strength, strength: float) -> Strength:
-    given = (float(strength),) * len(chosen.per_pair)
-    return replace(chosen, strength=strength, chosen=False, per_pair=given, pairs_gain=np.nan, pairs_gain_error=np.nan)
+    candidates = [_shared(X, cells, wider, pseudo.fit.log.n_agents)] if left >= 2 * wider.least else []
+    if cells.n_pairs <= _MOST_PAIRS or not candidates:
+        candidates.append(_per_pair(X, cells, boosting, n_jobs))
+    return candidates
 
 
 def _race(
@@ -291,50 +169,33 @@ def _race(
 ) -> tuple[Candidate, Strength]:
     """Return the form of h, and its size, of largest held-out gain; the better of small ones is grown while it pays."""
     fold, moved = pseudo.fit.fold[cells.context], moved_pairs(pseudo)
-    keep = [fold != b for b in range(pseudo.fit.n_folds)]
     share = (1 - _LAST) / (len(candidates) + len(_STAGES) - 1)
-    lines = [(c, c.start(keep, effort.share(share))) for c in candidates]
+    surfaces = [[c.begin(fold != b) for b in range(pseudo.fit.n_folds)] for c in candidates]
 
-    def scored(candidate: Candidate, growth: Growth, stage: int) -> Strength:
-        trees = _stage(candidate, stage)
-        return _score(growth.grow(trees), pseudo, cells, moved, candidate.name, trees)
+    def scored(place: int, stage: float) -> Strength:
+        candidate, without = candidates[place], surfaces[place]  # h, learned without each fold
+        trees = max(1, round(stage * candidate.trees))
+        grow_all([model for surface in without for model in surface.boosters], trees, effort.share(share))
+        return _held_out(without, pseudo, cells).choose(moved, candidate.name, trees)
 
-    first = [scored(candidate, growth, 0) for candidate, growth in lines]
+    first = [scored(place, _STAGES[0]) for place in range(len(candidates))]
     best = max(first, key=_gains)
-    candidate, growth = lines[first.index(best)]
+    winner = first.index(best)
     for stage in range(1, len(_STAGES)):
         if best.gain <= best.gain_error and best.pairs_gain <= best.pairs_gain_error:  # there is nothing to refine
             effort.advance(share * (len(_STAGES) - stage))
             break
-        best = max(best, scored(candidate, growth, stage), key=_gains)
-    return candidate, best
+        best = max(best, scored(winner, _STAGES[stage]), key=_gains)
+    return candidates[winner], best
 
 
 def _gains(strength: Strength) -> tuple[float, float]:
     return strength.pairs_gain, strength.gain
 
 
-def _stage(candidate: Candidate, stage: int) -> int:
-    return max(1, round(_STAGES[stage] * candidate.boosting.trees))
-
-
-def _score(
-    surfaces: Sequence[Surface], pseudo: PseudoOutcomes, cells: Cells, moved: Bools, name: CandidateName, trees: int
-) -> Strength:
-    """Return the strengths of least held-out error, and their gains.
-
-    Args:
-        surfaces: h, learned without each fold.
-        moved: (n_pairs,) pairs that are corrected in any case.
-    """
-    choice = _held_out(surfaces, pseudo, cells).choose(moved)
-    per_pair = tuple(choice.per_pair.tolist())
-    return Strength(choice.common, *choice.best_gain, choice.best, name, trees, True, per_pair, *choice.gain)
-
-
 def _held_out(surfaces: Sequence[Surface], pseudo: PseudoOutcomes, cells: Cells) -> HeldOut:
     """Predict h out of fold, at every pair of sampled contexts and at the cells of the others."""
-    X, fold, sampled = pseudo.fit.X, pseudo.fit.fold, _sampled(pseudo)
+    X, fold, sampled = pseudo.fit.X, pseudo.fit.fold, pseudo.sampled(_SCORED // max(1, pseudo.n_pairs))
     dense, h = np.zeros((len(sampled), cells.n_pairs)), np.zeros(len(cells.pair))
     place = np.full(pseudo.n_contexts, -1)
     place[sampled] = np.arange(len(sampled))
@@ -346,17 +207,3 @@ def _held_out(surfaces: Sequence[Surface], pseudo: PseudoOutcomes, cells: Cells)
         h[others] = surface.cells(X, cells.context[others], cells.pair[others])
     h[inside] = dense[place[cells.context[inside]], cells.pair[inside]]
     return HeldOut(cells.context, cells.pair, cells.correction, h, sampled, dense, pseudo.used, fold)
-
-
-def _sampled(pseudo: PseudoOutcomes) -> Ints:
-    rows = np.flatnonzero(pseudo.used)
-    most = max(1, _SCORED // max(1, pseudo.n_pairs))
-    return rows if len(rows) <= most else np.sort(np.random.default_rng(0).choice(rows, most, replace=False))
-
-
-def _freed(surface: Surface) -> Surface:
-    """Return the surface without the data its models were fitted on."""
-    if isinstance(surface, SharedSurface):
-        return replace(surface, model=freed(surface.model))
-    assert isinstance(surface, PairSurface)
-    return PairSurface.of([freed(model) for model in surface.models.models[0]], surface.models.n_jobs)

@@ -9,6 +9,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 
+_LONGEST = 6  # most agents in a cycle
 _TINY = 1e-300
 
 
@@ -25,10 +26,6 @@ class Cycle:
     agents: tuple[str, ...]
     margins: tuple[float, ...]
     errors: tuple[float, ...]
-
-    def to_dict(self) -> dict[str, object]:
-        """Return plain values, ready for JSON."""
-        return {"agents": list(self.agents), "margins": list(self.margins), "errors": list(self.errors)}
 
     def __str__(self) -> str:
         return " > ".join((*self.agents, self.agents[0]))
@@ -62,16 +59,15 @@ def signs(z: Floats, draws: Floats, confidence: float) -> Ints:
         sign = more
 
 
-def find_cycles(beats: Bools, longest: int = 6) -> list[tuple[int, ...]]:
-    """Return the minimal cycles of a directed graph: all of three, and longer ones that no edge cuts short.
+def find_cycles(beats: Bools) -> list[tuple[int, ...]]:
+    """Return the minimal cycles of a directed graph: all of three, and those of up to six that no edge cuts short.
 
     A false cycle has a false edge, so that cycles of certain edges are certain together.
 
     Args:
         beats: (K, K) which agent certainly beats which.
-        longest: most agents in a cycle.
     """
-    return [*_triples(beats), *_chordless(beats, longest)]
+    return [*_triples(beats), *_chordless(beats)]
 
 
 def _triples(beats: Bools) -> list[tuple[int, ...]]:
@@ -82,17 +78,16 @@ def _triples(beats: Bools) -> list[tuple[int, ...]]:
     return sorted(zip(a[edge][keep].tolist(), b[edge][keep].tolist(), c[keep].tolist(), strict=True))
 
 
-def _chordless(beats: Bools, longest: int) -> Iterator[tuple[int, ...]]:
+def _chordless(beats: Bools) -> Iterator[tuple[int, ...]]:
     """Yield cycles of four agents or more in which no two agents but neighbours have an edge."""
     joined = beats | beats.T
-    paths: list[tuple[int, ...]]
-    paths = [(int(a), int(b)) for a, b in np.argwhere(beats) if b > a] if longest > 3 else []
+    paths: list[tuple[int, ...]] = [(int(a), int(b)) for a, b in np.argwhere(beats) if b > a]
     while paths:
         path = paths.pop()
         chord = joined[list(path[1:-1])].any(axis=0) | beats[path[0]]
         for c in np.flatnonzero(beats[path[-1]] & ~chord & (np.arange(len(beats)) > path[0])):
             if not beats[c, path[0]]:
-                paths += [(*path, int(c))] * (len(path) + 1 < longest)
+                paths += [(*path, int(c))] * (len(path) + 1 < _LONGEST)
             elif len(path) > 2:
                 yield (*path, int(c))
 

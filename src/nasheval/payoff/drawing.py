@@ -1,4 +1,4 @@
-"""How results of this room are drawn, from plain values: the results import this, never the other way round."""
+"""How results of this room and the next are drawn."""
 
 from __future__ import annotations
 
@@ -6,52 +6,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import TYPE_CHECKING
 
-import numpy as np
-
-from nasheval.arrays import Floats, Ints
-from nasheval.payoff.bridging import STATUS_NAMES
-
 if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
 _MOST = 30  # rows of a table
-
-
-def pair_table(
-    title: str,
-    agents: tuple[str, ...],
-    estimate: Floats,
-    error: Floats,
-    lower: Floats,
-    upper: Floats,
-    votes: Ints,
-    status: Ints,
-) -> Table:
-    """Draw each pair with the agent that leads first, the clearest pairs first.
-
-    Votes and status (`nasheval.payoff.bridging.STATUS_NAMES`) are (n_pairs,), the others (K, K).
-    """
-    j, k = np.triu_indices(len(agents), 1)
-    ahead = estimate[j, k] >= 0
-    first, second = np.where(ahead, j, k), np.where(ahead, k, j)
-    order = np.lexsort((-estimate[first, second], -lower[first, second]))
-    rows = (
-        (agents[first[p]], agents[second[p]],
-         *(f"{values[first[p], second[p]]:+.3f}" for values in (estimate, error, lower, upper)), f"{votes[p]:,}",
-         STATUS_NAMES[status[p]])
-        for p in order
-    )  # fmt: skip
-    return listing(
-        title, ("agent", "over"), ("payoff", "error", "lower", "upper", "votes", "pair was"), rows, len(order)
-    )
-
-
-def agent_table(title: str, agents: tuple[str, ...], columns: dict[str, Floats], share: Floats) -> Table:
-    """Draw each agent with its numbers, (K,) each, and how often it is among the winners, most often first."""
-    order = np.lexsort((-next(iter(columns.values())), -share))
-    rows = ((agents[a], *(f"{values[a]:.3f}" for values in columns.values()), f"{share[a]:.1%}") for a in order)
-    return listing(title, ("agent",), (*columns, "among winners"), rows, len(order))
 
 
 def listing(

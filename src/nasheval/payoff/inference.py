@@ -23,6 +23,7 @@ from nasheval.notes import Note, few
 from nasheval.payoff.bridging import STATUS_NAMES, allowed_by_transitivity, pair_matrix
 from nasheval.payoff.clusters import Cluster, Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.cycles import Cycle, as_cycles, find_cycles, signs
+from nasheval.payoff.drawing import listing, plain, warnings
 from nasheval.payoff.intervals import (
     checked_level,
     critical_value,
@@ -33,7 +34,6 @@ from nasheval.payoff.intervals import (
     studentised_draws,
 )
 from nasheval.payoff.pseudo import PseudoOutcomes
-from nasheval.payoff.stability import Stability, measure_stability
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -42,6 +42,43 @@ if TYPE_CHECKING:
 
 ALL = "all"  # the name of the group of all contexts
 _SIGN_DRAWS = 10_000  # of the bootstrap, to tell signs
+_WINNER = 1e-3  # an agent with more than this of the lottery is in the winner set
+
+
+@dataclass(frozen=True, eq=False)
+class Stability:
+    """The equilibrium of a group's mean payoffs, and how far it moves when these move within their uncertainty.
+
+    The range is that of the bootstrap draws, and no confidence interval: where an agent enters or leaves the support,
+    the lottery is no smooth function of the payoffs and the bootstrap is not valid.
+
+    Args:
+        agents: names of the K agents.
+        lottery: (K,) the equilibrium.
+        lower, upper: (K,) range of each agent's probability over the draws, at `confidence`, and the equilibrium's own.
+        frequency: (K,) share of draws in which the agent is in the winner set.
+        winners: (K,) whether it is in the winner set of the equilibrium.
+        confidence: share of draws inside the range.
+    """
+
+    agents: tuple[str, ...]
+    lottery: Floats
+    lower: Floats
+    upper: Floats
+    frequency: Floats
+    winners: Bools
+    confidence: float
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        """Draw the agents, those most often among the winners first."""
+        title = f"Equilibrium, with the range of {self.confidence:.0%} of bootstrap draws"
+        columns = (self.lottery, self.lower, self.upper)
+        order = np.lexsort((-self.lottery, -self.frequency))
+        rows = ((self.agents[a], *(f"{c[a]:.3f}" for c in columns), f"{self.frequency[a]:.1%}") for a in order)
+        yield listing(title, ("agent",), ("lottery", "lower", "upper", "among winners"), rows, len(order))
+
+    def __str__(self) -> str:
+        return plain(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,22 +157,15 @@ class GroupPayoff:
             simultaneous: for all pairs together, or for each pair alone.
         """
         level = self.confidence if confidence is None else checked_level(confidence)
-        c = self._critical(level) if simultaneous else float(norm.ppf((1 + level) / 2))
-        mean, half = self.moments.mean, half_widths(self.moments, c)
+        critical = np.full(len(self._known), float(norm.ppf((1 + level) / 2)))
+        if simultaneous:  # seen pairs hold together, bridged ones together with all pairs
+            critical[:] = critical_value([self.moments], level, self.seed, only=self._seen)
+            bridged = self._known & ~self._seen
+            if bridged.any():
+                critical[bridged] = critical_value([self.moments], level, self.seed)
+        mean, half = self.moments.mean, half_widths(self.moments, critical)
         low, high = np.clip(mean - half, -1, 1), np.clip(mean + half, -1, 1)
         return self._matrix(low, -high), self._matrix(high, -low)
-
-    def critical(self, confidence: float) -> float:
-        """Return the quantile of the largest studentised |mean - truth| over seen pairs, on the normal scale."""
-        return critical_value([self.moments], confidence, self.seed, only=self._seen)
-
-    def _critical(self, confidence: float) -> Floats:
-        """Return (n_pairs,) critical values: seen pairs hold together, bridged ones together with all pairs."""
-        critical = np.full(len(self._known), self.critical(confidence))
-        bridged = self._known & ~self._seen
-        if bridged.any():
-            critical[bridged] = critical_value([self.moments], confidence, self.seed)
-        return critical
 
     @cached_property
     def _known(self) -> Bools:
@@ -147,15 +177,17 @@ class GroupPayoff:
         """(n_pairs,) the known pairs that the votes of the group themselves tell of."""
         return np.asarray(self._known & (self.moments.status == SEEN))
 
-    def equilibrium(self, regularizer: Regularizer | None = None, *, threshold: float = 1e-3) -> Stability:
+    def equilibrium(self, regularizer: Regularizer | None = None) -> Stability:
         """Return the equilibrium of the mean payoffs among the agents of the group, and how far the bootstrap moves it.
 
         Pairs of which the votes say nothing are drawn uniformly from [-1, 1]. Agents without a vote in the group get 0.
 
         Args:
             regularizer: of the game; None: L2(1e-3).
-            threshold: an agent with more than this of the lottery is in the winner set.
         """
+        from nasheval.game.regularizers import L2
+        from nasheval.game.solver import solve
+
         K = len(self.agents)
         rng = np.random.default_rng((self.seed, 1))
         means = rng.uniform(-1, 1, (self.draws, len(self._known)))
@@ -165,78 +197,58 @@ class GroupPayoff:
         games, (j, k) = np.zeros((self.draws, K, K)), np.triu_indices(K, 1)
         games[:, j, k] = np.clip(means, -1, 1)
         games -= games.transpose(0, 2, 1).copy()
-        how = (regularizer, threshold, self.confidence)
-        return measure_stability(self.agents, self.estimate, games, self.present, *how)
+        omega = regularizer or L2(1e-3)
+        lottery = solve(np.clip(self.estimate, -1, 1), regularizer=omega, available=self.present).strategy
+        drawn = solve(games, regularizer=omega, available=self.present).strategy
+        lower, upper = np.quantile(drawn, [(1 - self.confidence) / 2, (1 + self.confidence) / 2], axis=0)
+        lower, upper = np.minimum(lower, lottery), np.maximum(upper, lottery)
+        frequency = (drawn > _WINNER).mean(axis=0)
+        return Stability(self.agents, lottery, lower, upper, frequency, lottery > _WINNER, self.confidence)
 
-    def beats(self, confidence: float | None = None) -> Bools:
+    def beats(self) -> Bools:
         """Return (K, K) which agent certainly beats which: the chance of any wrong entry is at most 1 - confidence.
 
         Only pairs that were compared in the group can be certain.
-
-        Args:
-            confidence: None: that of the group.
         """
-        level = self.confidence if confidence is None else checked_level(confidence)
         sign, seen, moments = np.zeros(len(self._known)), self._seen, self.moments
         least = np.sign(moments.mean) * np.maximum(np.abs(moments.mean) - moments.bias, 0.0)
         scale = normal_scale(least[seen] / moments.error[seen], moments.freedom[seen])
         draws = studentised_draws(moments, _SIGN_DRAWS, np.random.default_rng(self.seed), only=seen)
-        sign[seen] = signs(scale, draws, level)
+        sign[seen] = signs(scale, draws, self.confidence)
         return self._matrix(sign, -sign) > 0
 
-    def cycles(self, confidence: float | None = None, *, longest: int = 6) -> tuple[Cycle, ...]:
-        """Return the cycles that hold: the chance that any of them is false is at most 1 - confidence.
+    def cycles(self) -> tuple[Cycle, ...]:
+        """Return the cycles that hold: the chance that any of them is false is at most 1 - confidence."""
+        return as_cycles(find_cycles(self.beats()), self.agents, self.estimate, self.error)
 
-        Args:
-            confidence: None: that of the group.
-            longest: most agents in a cycle; those of more than three are given where no edge cuts them short.
-        """
-        return as_cycles(find_cycles(self.beats(confidence), longest), self.agents, self.estimate, self.error)
-
-    @property
+    @cached_property
     def notes(self) -> tuple[Note, ...]:
         """What a reader should know before trusting the intervals."""
-        return tuple(group_notes(self))
+        return tuple(_notes(self))
 
     def _matrix(self, upper: Floats, lower: Floats | None = None) -> Floats:
         return pair_matrix(upper, len(self.agents), lower)
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return plain values, ready for JSON; an infinite standard error is None."""
-        return {
-            "group": self.name,
-            "agents": list(self.agents),
-            "contexts": self.moments.n_contexts,
-            "clusters": self.moments.n_clusters,
-            "cluster": self.moments.cluster,
-            "confidence": self.confidence,
-            "estimate": self.estimate.tolist(),
-            "error": [[None if np.isinf(cell) else float(cell) for cell in row] for row in self.error],
-            "lower": self.lower.tolist(),
-            "upper": self.upper.tolist(),
-            "votes": pair_matrix(self.moments.votes, len(self.agents)).tolist(),
-            "status": [[STATUS_NAMES[cell] for cell in row] for row in self.status],
-            "allowed_lower": self.allowed[0].tolist(),
-            "allowed_upper": self.allowed[1].tolist(),
-            "absent": [agent for agent, here in zip(self.agents, self.present, strict=True) if not here],
-            "voters": "panel" if self.moments.panel else "population",
-            "notes": list(self.notes),
-        }
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the pairs, the clearest first, and the notes."""
-        from nasheval.payoff.drawing import pair_table, warnings
-
-        yield pair_table(
-            f"Mean payoffs of {self.name}: {self.moments.n_contexts:,} contexts, "
-            f"intervals of {self.confidence:.0%} for all pairs together",
-            self.agents, self.estimate, self.error, self.lower, self.upper, self.moments.votes, self.moments.status,
+        """Draw each pair with the agent that leads first, the clearest pairs first, and the notes."""
+        j, k = np.triu_indices(len(self.agents), 1)
+        ahead = self.estimate[j, k] >= 0
+        first, second = np.where(ahead, j, k), np.where(ahead, k, j)
+        order = np.lexsort((-self.estimate[first, second], -self.lower[first, second]))
+        columns = [each[first, second] for each in (self.estimate, self.error, self.lower, self.upper)]
+        votes, status = self.moments.votes, self.moments.status
+        rows = (
+            (self.agents[first[p]], self.agents[second[p]], *(f"{column[p]:+.3f}" for column in columns),
+             f"{votes[p]:,}", STATUS_NAMES[status[p]])
+            for p in order
         )  # fmt: skip
+        title = f"Mean payoffs of {self.name}: {self.moments.n_contexts:,} contexts, "
+        title += f"intervals of {self.confidence:.0%} for all pairs together"
+        numbers = ("payoff", "error", "lower", "upper", "votes", "pair was")
+        yield listing(title, ("agent", "over"), numbers, rows, len(order))
         yield from warnings(self.notes)
 
     def __str__(self) -> str:
-        from nasheval.payoff.drawing import plain
-
         return plain(self)
 
 
@@ -304,27 +316,16 @@ def payoffs_by(pseudo: PseudoOutcomes, by: str | None, **options: Any) -> list[G
 # -- saying -----------------------------------------------------------------------------------------------------------
 
 
-def group_notes(group: GroupPayoff) -> Iterator[Note]:
-    """Say what a reader should know before trusting the intervals of a group."""
-    moments, status = group.moments, group.moments.status
+def _notes(group: GroupPayoff) -> Iterator[Note]:
+    moments, status, present = group.moments, group.moments.status, group.present
     yield from cluster_notes(moments.n_clusters, moments.cluster, moments.panel)
-    absent = [agent for agent, here in zip(group.agents, group.present, strict=True) if not here]
+    absent = [agent for agent, here in zip(group.agents, present, strict=True) if not here]
     if absent:
         yield Note(f"no candidates here, without a vote in this group: {few(absent)}", "absent-agents")
-    yield from _pair_notes(group, status)
-    if (moments.bias > 0).any():
-        yield Note(
-            f"propensities of rare pairs were raised; intervals are up to {moments.bias.max():.3f} wider on either "
-            "side for it",
-            "raised-propensities",
-        )
-
-
-def _pair_notes(group: GroupPayoff, status: Ints) -> Iterator[Note]:
-    here = (group.present[:, None] & group.present[None, :])[np.triu_indices(len(group.agents), 1)]
+    here = (present[:, None] & present[None, :])[np.triu_indices(len(group.agents), 1)]
     counts = {name: int((here & (status == code)).sum()) for code, name in enumerate(STATUS_NAMES)}
     if counts["bridged"]:
-        tied = not group.moments.mean[status == BRIDGED].any()
+        tied = not moments.mean[status == BRIDGED].any()
         how = "given as ties" if tied else "bridged through others"
         holds = "" if tied else "; their intervals hold for the bridge, not for votes on the pair"
         yield Note(f"pairs never compared, {how}: {counts['bridged']:,}{holds}", "bridged-pairs")
@@ -334,6 +335,9 @@ def _pair_notes(group: GroupPayoff, status: Ints) -> Iterator[Note]:
     if counts["elsewhere"]:
         text = f"pairs compared elsewhere but not here, whose interval is [-1, 1]: {counts['elsewhere']:,}"
         yield Note(text, "elsewhere-pairs")
-    thin = int((here & (status == SEEN) & (group.moments.freedom <= 0)).sum())
+    thin = int((here & (status == SEEN) & (moments.freedom <= 0)).sum())
     if thin:
         yield Note(f"pairs with fewer than two effective votes here, whose interval is [-1, 1]: {thin:,}", "thin-pairs")
+    if (moments.bias > 0).any():
+        wider = f"intervals are up to {moments.bias.max():.3f} wider on either side for it"
+        yield Note(f"propensities of rare pairs were raised; {wider}", "raised-propensities")

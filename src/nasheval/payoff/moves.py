@@ -15,8 +15,8 @@ import numpy as np
 from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats, Ints, bin_sums, readonly
-from nasheval.feedback.groups import grouping_columns, groups_by
-from nasheval.payoff.clusters import FEW, ClusterSums, voter_labels
+from nasheval.feedback.groups import Groups, grouping_columns, groups_by
+from nasheval.payoff.clusters import FEW, cluster_sums, voter_labels
 from nasheval.payoff.estimand import Estimand
 from nasheval.payoff.intervals import normal_scale
 from nasheval.payoff.pseudo import PseudoOutcomes
@@ -31,7 +31,6 @@ class GroupMoves:
     Args:
         column: the context column; "" for one group of all contexts.
         groups: (G,) names.
-        n_contexts: (G,) contexts with a pseudo-outcome.
         move: (G, n_pairs) mean correction.
         error: (G, n_pairs) standard errors; infinite where the votes cannot tell.
         z: (G, n_pairs) move / error on the normal scale; 0 where the votes cannot tell.
@@ -39,7 +38,6 @@ class GroupMoves:
 
     column: str
     groups: tuple[str, ...]
-    n_contexts: Ints
     move: Floats
     error: Floats
     z: Floats
@@ -51,8 +49,10 @@ def all_moves(pseudo: PseudoOutcomes, by: str | Sequence[str] | None = None) -> 
     Args:
         by: context columns, numbers of more than 20 values in quarters; None: as `grouping_columns` chooses.
     """
-    everywhere = _moves(pseudo, "", np.zeros(pseudo.n_contexts, np.int64), ("all",))
-    return everywhere, *(column_moves(pseudo, column) for column in grouping_columns(pseudo.fit.log, by))
+    log = pseudo.fit.log
+    everywhere = Groups("", np.zeros(pseudo.n_contexts, np.int64), ("all",))
+    columns = (groups_by(log, column, pseudo.used) for column in grouping_columns(log, by))
+    return tuple(_moves(pseudo, groups) for groups in (everywhere, *columns))
 
 
 def critical_z(moves: Sequence[GroupMoves]) -> float:
@@ -68,14 +68,9 @@ def moved_pairs(pseudo: PseudoOutcomes) -> Bools:
     return np.asarray(np.any([(np.abs(column.z) > least).any(axis=0) for column in moves], axis=0))
 
 
-def column_moves(pseudo: PseudoOutcomes, column: str) -> GroupMoves:
-    """Return the moves in the groups of one context column."""
-    groups = groups_by(pseudo.fit.log, column, pseudo.used)
-    return _moves(pseudo, column, groups.code, groups.names)
-
-
-def _moves(pseudo: PseudoOutcomes, column: str, code: Ints, names: tuple[str, ...]) -> GroupMoves:
-    """Return the mean corrections of each group and pair; code is (n_contexts,), -1 for no group."""
+def _moves(pseudo: PseudoOutcomes, groups: Groups) -> GroupMoves:
+    """Return the mean corrections of each group and pair."""
+    code, names = groups.code, groups.names
     n = np.bincount(code[pseudo.used & (code >= 0)], minlength=len(names))
     rows = np.flatnonzero(code[pseudo.context] >= 0)
     group = code[pseudo.context[rows]].astype(np.int64)
@@ -87,33 +82,24 @@ def _moves(pseudo: PseudoOutcomes, column: str, code: Ints, names: tuple[str, ..
     error, z = np.full(len(move), np.inf), np.zeros(len(move))
     error[known] = np.sqrt(variance[known])
     z[known] = normal_scale(move[known] / error[known], freedom[known])
-    return GroupMoves(column, names, readonly(n), *(readonly(each.reshape(shape)) for each in (move, error, z)))
+    return GroupMoves(groups.column, names, *(readonly(each.reshape(shape)) for each in (move, error, z)))
 
 
 def _uncertainty(estimand: Estimand, rows: Ints, cell: Ints, correction: Floats, size: int) -> tuple[Floats, Floats]:
     """Return (size,) variances of the cells' sums of corrections, and degrees of freedom, as `clusters` has them.
 
-    Sums of clusters are squared as they are, not less their mean: that is their variance where nothing moved.
+    Sums of clusters are squared as they are, not less their mean: that is their variance where nothing moved. It is at
+    least what unanimous votes leave, two for and two against added (Agresti and Coull): else fifty votes of one mind
+    where the outcome model says 0.97 would move its mean by 0.03, without spread.
     """
     context, log = estimand.context[rows].astype(np.int64), estimand.log
-
-    def clusters(label: Ints) -> ClusterSums:
-        return ClusterSums.of(label, cell, correction, estimand.weight[rows], size)
-
-    by_context = clusters(context)
-    least = np.where(by_context.squares > 0, np.maximum(by_context.squares, _unanimous(by_context.effective)), 0.0)
+    verdicts = cell, correction, estimand.weight[rows], size
+    by_context, effective, _ = cluster_sums(context, *verdicts)
+    least = np.where(by_context > 0, np.maximum(by_context, 8 / (effective + 4) ** 2), 0.0)
     voter, n_voters = voter_labels(log.records.voter, log.n_records)
     if len(np.unique(voter[voter < n_voters])) < FEW:
-        return least, by_context.effective - 1
+        return least, effective - 1
     voter = voter[estimand.record[rows]]
-    by_voter, within = clusters(voter), clusters(context * (int(voter.max(initial=0)) + 1) + voter)
-    both = by_context.squares + by_voter.squares - within.squares
-    return np.maximum(both, least), np.minimum(by_context.effective, by_voter.effective) - 1
-
-
-def _unanimous(votes: Floats) -> Floats:
-    """Return the least variance that unanimous votes leave, two for and two against added (Agresti and Coull).
-
-    Without it fifty votes of one mind where the outcome model says 0.97 would move its mean by 0.03, without spread.
-    """
-    return 8 / (votes + 4) ** 2
+    by_voter, effective_voters, _ = cluster_sums(voter, *verdicts)
+    within = cluster_sums(context * (int(voter.max(initial=0)) + 1) + voter, *verdicts)[0]
+    return np.maximum(by_context + by_voter - within, least), np.minimum(effective, effective_voters) - 1

@@ -17,10 +17,8 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats, Ints, offsets_of, readonly, runs
-from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit
-from nasheval.payoff.aggregation import Aggregation, aggregation_of
-from nasheval.payoff.aggregators import Aggregator, Mean
+from nasheval.payoff.aggregators import Aggregation, Aggregator, Mean, aggregation_of
 from nasheval.payoff.bridging import Unseen, score_bridge, status_of
 from nasheval.payoff.estimand import CELLS, Estimand, surface_chunks
 
@@ -113,6 +111,11 @@ class PseudoOutcomes:
         """Number of pairs of agents."""
         return self.aggregation.n_pairs
 
+    def sampled(self, most: int, seed: int = 0) -> Ints:
+        """Return the contexts that have a pseudo-outcome; of more than `most` (at least one), so many at random."""
+        rows, most = np.flatnonzero(self.used), max(1, most)
+        return rows if len(rows) <= most else np.sort(np.random.default_rng(seed).choice(rows, most, replace=False))
+
     def plugin_chunks(self, contexts: Ints | None = None) -> Iterator[tuple[Ints, Floats]]:
         """Yield (contexts, (len(contexts), n_pairs) f(mu) out of fold), fold by fold, in bounded chunks.
 
@@ -191,22 +194,18 @@ def pseudo_outcomes(
 
 
 def _shares(fit: NuisanceFit) -> tuple[Floats, Bools]:
-    """Return w / e or w / (R e) of each record, and which contexts have a pseudo-outcome."""
+    """Return w / e or w / (R e) of each record, and which contexts have a pseudo-outcome.
+
+    Under "inclusion" a menu is included once, so several answers to it at a context (three judges, say) are averaged.
+    """
     log, weight = fit.log, fit.log.records.weights
     if log.design == "inclusion":
-        return weight / (_repeats(log) * fit.e), np.ones(log.n_contexts, bool)
+        cell = log.context_of.astype(np.int64) * len(log.menus) + log.menus.of_record
+        place = np.unique(cell, return_inverse=True)[1]
+        repeats = np.maximum(np.bincount(place, weight)[place], 1.0)
+        return weight / (repeats * fit.e), np.ones(log.n_contexts, bool)
     total = np.bincount(log.context_of, weight, log.n_contexts)
     return weight / (total[log.context_of] * fit.e), total > 0
-
-
-def _repeats(log: Feedback) -> Floats:
-    """Return (n_records,) the weight of all records of the same menu at the same context, where it is more than one.
-
-    A menu is included once, so several answers to it (three judges, say) are averaged.
-    """
-    cell = log.context_of.astype(np.int64) * len(log.menus) + log.menus.of_record
-    place = np.unique(cell, return_inverse=True)[1]
-    return np.maximum(np.bincount(place, log.records.weights)[place], 1.0)
 
 
 def _slopes(fit: NuisanceFit, aggregation: Aggregation, context: Ints, column: Ints) -> tuple[Floats, Floats]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import get_args
 
@@ -14,17 +14,20 @@ from nasheval.choices import SecondStage as SecondStage
 from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
 from nasheval.nuisance.learners import Effort, Features, FoldModels
-from nasheval.payoff.aggregation import Aggregation
+from nasheval.nuisance.tuning import PAYOFF_GRID, Problem, search
+from nasheval.payoff.aggregators import Aggregation
 from nasheval.payoff.bridging import Bridge, bridge_of
-from nasheval.payoff.corrected import Strength, learn_correction
+from nasheval.payoff.corrected import learn_correction
 from nasheval.payoff.pseudo import PseudoOutcomes
-from nasheval.payoff.surfaces import Boosting, Regressor, Surface, fit_pairs, fit_regressors, fit_shared
-from nasheval.payoff.tuned import tuned_boosting
+from nasheval.payoff.strengths import Strength
+from nasheval.payoff.surfaces import Boosting, Regressor, Surface, agent_bins, fit_pairs, fit_shared, with_agents
 
 SECOND_STAGES: tuple[SecondStage, ...] = get_args(SecondStage)
 
 _CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
 _MOST_ROWS = 1 << 27  # (context, pair) rows that a regression on dense Gamma may have
+_TUNED_ROWS = 60_000  # (context, pair) rows that the search for its hyperparameters looks at
+_TUNED_PAIRS = 3  # pairs that a search for one regressor per pair looks at
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,7 +70,7 @@ class PayoffModel:
     form: SecondStage
     status: Ints
     plugin: Plugin | None = None
-    surface: Surface | None = field(default=None)
+    surface: Surface | None = None
     strength: Strength | None = None
     bridge: Bridge | None = None
 
@@ -85,7 +88,7 @@ class PayoffModel:
         """Return A(x), (n, K, K): antisymmetric, within [-1, 1], zero on the diagonal."""
         K = self.n_agents
         A, (j, k) = np.zeros((len(X), K, K)), np.triu_indices(K, 1)
-        for rows in _chunks(len(X), self._width):
+        for rows in self._chunks(len(X)):
             pairs = self._pairs(X[rows])
             A[rows, j, k], A[rows, k, j] = pairs, 0.0 - pairs  # no negative zeros
         return A
@@ -93,7 +96,7 @@ class PayoffModel:
     def predict_pairs(self, X: Features) -> Floats:
         """Return A_jk(x) for j < k, (n, n_pairs), in the order of `pair_index`."""
         payoffs = np.empty((len(X), len(self.covered)))
-        for rows in _chunks(len(X), self._width):
+        for rows in self._chunks(len(X)):
             payoffs[rows] = self._pairs(X[rows])
         return payoffs
 
@@ -113,15 +116,10 @@ class PayoffModel:
             payoffs[:, self.bridge.pairs] = np.clip(self.bridge.predict(X, payoffs), -1.0, 1.0)
         return payoffs
 
-    @property
-    def _width(self) -> int:
+    def _chunks(self, n: int) -> list[slice]:
         columns = 0 if self.plugin is None else len(self.plugin.aggregation.pair)
-        return max(1, len(self.covered), columns)
-
-
-def _chunks(n: int, width: int) -> list[slice]:
-    step = max(1, _CELLS // width)
-    return [slice(start, min(start + step, n)) for start in range(0, n, step)]
+        step = max(1, _CELLS // max(1, len(self.covered), columns))
+        return [slice(start, min(start + step, n)) for start in range(0, n, step)]
 
 
 def fit_payoff(
@@ -160,9 +158,9 @@ def fit_payoff(
     if isinstance(boosting, Boosting | None) and second_stage == "corrected":
         surface, chosen = learn_correction(pseudo, strength=strength, boosting=boosting, effort=work)
         return PayoffModel(*named, plugin=plugin, surface=surface, strength=chosen, bridge=bridge)
-    if tune and isinstance(boosting, Boosting | None) and (second_stage == "shared" or second_stage == "per-pair"):
+    if tune and isinstance(boosting, Boosting | None):
         work = work.share(0.5)
-        boosting = tuned_boosting(pseudo, second_stage, tune, effort=work)
+        boosting = tuned_boosting(pseudo, second_stage, tune, work)
     surface = _regressed(pseudo, second_stage, boosting or Boosting(seed=work.seed), work)
     return PayoffModel(*named, surface=surface, bridge=bridge)
 
@@ -187,10 +185,47 @@ def _regressed(pseudo: PseudoOutcomes, form: SecondStage, boosting: Boosting | R
             f"{_MOST_ROWS:,} rows; use 'corrected', which needs the observed ones only."
         )
     X, gamma = pseudo.fit.X[rows], pseudo.dense(rows)
-    if not isinstance(boosting, Boosting):
-        return fit_regressors(X, gamma, covered, boosting, effort)
-    if form == "per-pair":
+    if form == "per-pair" or not isinstance(boosting, Boosting):
         return fit_pairs(X, gamma, covered, boosting, effort)
     surface = fit_shared(X, gamma, covered, boosting, pseudo.fit.log.n_agents)
     effort.advance(1.0)
     return surface
+
+
+# -- hyperparameters of the regression --------------------------------------------------------------------------------
+
+
+def tuned_boosting(pseudo: PseudoOutcomes, form: SecondStage, how: Search, effort: Effort) -> Boosting:
+    """Search the paper's grid (Table payoff-ht-grid) for the least cross-validated squared error to Gamma.
+
+    Args:
+        form: "shared": one regression on (x, j, k); "per-pair": one per pair, judged on those with the most votes.
+        how: see `search`.
+    """
+    contexts = pseudo.sampled(_TUNED_ROWS // max(1, int(pseudo.aggregation.covered.sum())), effort.seed)
+    problems = (_shared if form == "shared" else _pairs)(pseudo, contexts, pseudo.dense(contexts), effort.seed)
+    setting = dict(search(problems, PAYOFF_GRID, how, effort).params)
+    return Boosting(
+        trees=int(setting.pop("num_iterations")),
+        leaves=int(setting.pop("num_leaves")),
+        rate=setting.pop("learning_rate"),
+        least=int(setting.pop("min_data_in_leaf")),
+        seed=effort.seed,
+        more=setting,
+    )
+
+
+def _shared(pseudo: PseudoOutcomes, contexts: Ints, gamma: Floats, seed: int) -> list[Problem]:
+    pairs, K = np.flatnonzero(pseudo.aggregation.covered), pseudo.fit.log.n_agents
+    context = np.repeat(contexts, len(pairs))
+    table = with_agents(pseudo.fit.X, context, np.tile(pairs, len(contexts)), K)
+    params = {"max_bin_by_feature": agent_bins(pseudo.fit.X, K, Boosting().params())["max_bin_by_feature"]}
+    label = np.ascontiguousarray(gamma[:, pairs].ravel())
+    return [Problem(table, np.arange(len(context)), label, None, "regression", seed, params, context)]
+
+
+def _pairs(pseudo: PseudoOutcomes, contexts: Ints, gamma: Floats, seed: int) -> list[Problem]:
+    votes = np.bincount(pseudo.pair, minlength=pseudo.n_pairs)
+    X, rows = pseudo.fit.X[contexts], np.arange(len(contexts))
+    chosen = np.argsort(-votes, kind="stable")[:_TUNED_PAIRS]
+    return [Problem(X, rows, np.ascontiguousarray(gamma[:, p]), seed=seed) for p in chosen if votes[p]]

@@ -16,7 +16,7 @@ from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Advance, Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.propensity import choose_propensity
-from nasheval.payoff.aggregation import AnyAggregator, as_asked
+from nasheval.payoff.aggregators import AnyAggregator, as_asked
 from nasheval.payoff.bridging import Unseen, check_unseen, pair_matrix
 from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
 from nasheval.payoff.second_stage import PayoffModel, SecondStage, fit_payoff

@@ -14,10 +14,11 @@ from nasheval.arrays import Bools, Ints
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.payoff.bridging import Unseen, unseen_notes
-from nasheval.payoff.corrected import Strength
+from nasheval.payoff.drawing import listing, plain, warnings
 from nasheval.payoff.moves import LEVEL, GroupMoves, all_moves, critical_z
 from nasheval.payoff.second_stage import SecondStage
 from nasheval.payoff.stage1 import Stage1
+from nasheval.payoff.strengths import Strength
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -26,7 +27,7 @@ _SAMPLED = 1 << 16  # (context, pair) cells on which the move of the surface is 
 _SHOWN = 10  # moves in a table
 _NAMED = 3  # corrected pairs in a sentence
 _MEANS = "Means of groups are one-step estimates: right where either nuisance is right."
-_TOLD = 100  # moves in to_dict
+_LISTED = 100  # moves in to_dict
 
 
 @dataclass(frozen=True)
@@ -136,8 +137,7 @@ class Stage1Diagnostics:
         yield from unseen_notes(self.agents, self.status, self.unseen)
         if self.form == "none":
             yield f"A(x) is the plug-in: errors of the outcome model enter it at first order. {_MEANS}"
-        claim = "" if self.strength is None else _claim(self._strengths(self.strength), self.strength.chosen)
-        if claim:
+        if self.strength is not None and (claim := _claim(self._strengths(self.strength), self.strength.chosen)):
             yield f"{claim} {_MEANS}"
         if self.n_significant:
             yield (
@@ -153,22 +153,23 @@ class Stage1Diagnostics:
 
     def _pairs(self, status: int) -> list[list[str]]:
         """Return the pairs of a status, by name."""
-        j, k = np.triu_indices(len(self.agents), 1)
-        return [[self.agents[j[p]], self.agents[k[p]]] for p in np.flatnonzero(self.status == status)]
+        return [
+            list(pair) for pair, code in zip(combinations(self.agents, 2), self.status, strict=True) if code == status
+        ]
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON, with the hundred clearest moves."""
         return {
             "nuisances": self.nuisances.to_dict(),
             "second_stage": self.form,
-            "strength": None if self.strength is None else _finite(self.strength.to_dict()),
+            "strength": None if self.strength is None else _finite(asdict(self.strength)),
             "surface_move": self.surface_move,
             "bridged": self._pairs(BRIDGED),
             "unknown": self._pairs(UNKNOWN),
             "unseen": self.unseen,
             "columns": [groups.column for groups in self.moves if groups.column],
             "significant_moves": self.n_significant,
-            "moves": [_finite(asdict(move)) for move in self.largest(_TOLD)],
+            "moves": [_finite(asdict(move)) for move in self.largest(_LISTED)],
             "warnings": self.warnings(),
         }
 
@@ -176,24 +177,18 @@ class Stage1Diagnostics:
         """Draw the nuisances, the second stage, the clearest moves and the warnings."""
         from rich.text import Text
 
-        from nasheval.payoff.drawing import listing, warnings
-
         yield self.nuisances
         yield Text(_stage_line(self.form, self.strength, self.surface_move))
-        rows = (
+        rows = [
             (move.column or "-", move.group, move.first, move.second, f"{move.move:+.3f}", f"{move.error:.3f}",
              "yes" if move.significant else "no")
             for move in self.largest()
-        )  # fmt: skip
+        ]  # fmt: skip
         title = f"Debiased less plug-in mean payoffs, the {_SHOWN} clearest; {self.n_significant:,} significant"
-        yield listing(
-            title, ("column", "group", "agent", "over"), ("move", "error", "significant"), rows, len(self.largest())
-        )
+        yield listing(title, ("column", "group", "agent", "over"), ("move", "error", "significant"), rows, len(rows))
         yield from warnings(tuple(self._own_warnings()))
 
     def __str__(self) -> str:
-        from nasheval.payoff.drawing import plain
-
         return plain(self)
 
 

@@ -21,36 +21,52 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Literal
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, bin_sums
 from nasheval.payoff.clusters import FEW
 
-LEAST_MOVED = 0.5  # strength of a pair that debiasing moves significantly
+CandidateName = Literal["per-pair", "shared"]
 
+_LEAST_MOVED = 0.5  # strength of a pair that debiasing moves significantly
 _CLEARLY = 2.0  # standard errors by which strengths per pair must win over the common one
 
 
-@dataclass(frozen=True, eq=False)
-class Choice:
-    """Strengths, and what they win on held-out contexts.
+@dataclass(frozen=True)
+class Strength:
+    """How strongly the plug-in surface is corrected, and what that wins on held-out folds.
 
     Args:
-        common: of the pairs that do not move significantly (of all, if every pair does), after the rule of one
-            standard error.
-        best: the same before the rule.
-        best_gain: the fall in squared error per context at `best`, summed over those pairs, and its standard error.
-        per_pair: (n_pairs,) strengths to apply.
-        gain: the fall in squared error per context at strengths per pair, summed over all pairs, and its standard
-            error. Where pairs depart from the common strength, each fold is scored at strengths chosen without it.
+        strength: the common s of pairs that debiasing does not move significantly (of all, if it moves every pair),
+            from 0 (the plug-in) to 1 (the whole correction).
+        gain: by how much best * h lowers the held-out squared error to Gamma per context, summed over those pairs.
+        gain_error: its standard error, clustered by context.
+        best: the common s of least held-out error, before the rule that a gain within its standard error is none.
+        candidate: "per-pair" or "shared".
+        trees: trees of each model of h.
+        chosen: False where the strength was given.
+        per_pair: (n_pairs,) what is applied; () means the common s for every pair.
+        pairs_gain: by how much `per_pair` * h lowers it, summed over all pairs; NaN where the strength was given. Where
+            pairs depart from the common strength, each fold is scored at strengths chosen without it.
+        pairs_gain_error: its standard error.
     """
 
-    common: float
+    strength: float
+    gain: float
+    gain_error: float
     best: float
-    best_gain: tuple[float, float]
-    per_pair: Floats
-    gain: tuple[float, float]
+    candidate: CandidateName
+    trees: int
+    chosen: bool = True
+    per_pair: tuple[float, ...] = ()
+    pairs_gain: float = np.nan
+    pairs_gain_error: float = np.nan
+
+    def of_pairs(self, n_pairs: int) -> Floats:
+        """Return (n_pairs,) the strength of each pair."""
+        return np.array(self.per_pair) if self.per_pair else np.full(n_pairs, self.strength)
 
 
 @dataclass(frozen=True, eq=False)
@@ -99,59 +115,82 @@ class HeldOut:
         missing = np.nanmean(size) if len(self.sampled) else 0.0  # sampled contexts stand in for the others
         return np.asarray((2 * agreed - np.where(np.isnan(size), missing, size))[self.used])
 
-    def choose(self, moved: Bools) -> Choice:
+    def choose(self, moved: Bools, candidate: CandidateName, trees: int) -> Strength:
         """Return strengths, chosen on all folds.
 
         Args:
             moved: (n_pairs,) pairs that debiasing moves significantly.
+            candidate, trees: what h is.
         """
-        rest = ~moved if (~moved & self._seen).any() else np.ones(self.n_pairs, bool)
-        sums, gains = _Sums.of(self), _Line.of(self, rest)
-        common, best, best_gain = self._common(sums, gains, rest, None)
+        seen = np.bincount(self.pair, minlength=self.n_pairs) > 0
+        rest = ~moved if (~moved & seen).any() else np.ones(self.n_pairs, bool)
+        one = np.broadcast_to(rest.astype(np.float64), (self.n_folds, self.n_pairs))
+        whole, double = self.gains(one), self.gains(2 * one)  # per context 2 (h c) - h^2 and 4 (h c) - 4 h^2
+        size = whole - double / 2
+        agreed = (whole + size) / 2
+
+        def shared(without: int | None) -> tuple[float, tuple[float, float], float]:
+            """Return the common strength; its gain, and itself, before the rule of one standard error."""
+            mean_agreed, mean_size = self.moments(without)[:2]
+            total = float(mean_size[rest].sum())
+            best = float(np.clip(mean_agreed[rest].sum() / total, 0, 1)) if total > 0 else 0.0
+            kept = slice(None) if without is None else self.fold[self.used] != without
+            gain, error = _mean((2 * best * agreed - best**2 * size)[kept])
+            return best if gain > error else 0.0, (gain, error), best
 
         def strengths(without: int | None, *, separate: bool) -> Floats:
-            pairs, centre = sums.moments(without), self._common(sums, gains, rest, without)[0]
-            own = shrunk(pairs.raw, pairs.variance, centre, rest) if separate else np.full(self.n_pairs, centre)
-            least = np.clip(np.nan_to_num(pairs.raw), LEAST_MOVED, 1)
+            raw, variance = self.moments(without)[2:]
+            common = shared(without)[0]
+            own = shrunk(raw, variance, common, rest) if separate else np.full(self.n_pairs, common)
+            least = np.clip(np.nan_to_num(raw), _LEAST_MOVED, 1)
             return np.where(moved, np.maximum(own, least), own)
 
-        alike = strengths(None, separate=False)
-        together = self.gains(np.tile(alike, (self.n_folds, 1)))
+        per_pair = strengths(None, separate=False)
+        pairs_gain = self.gains(np.tile(per_pair, (self.n_folds, 1)))
         apart = self.gains(np.stack([strengths(b, separate=True) for b in range(self.n_folds)]))
-        more, error = _mean(apart - together)
+        more, error = _mean(apart - pairs_gain)
         if more > _CLEARLY * error:
-            return Choice(common, best, best_gain, strengths(None, separate=True), _mean(apart))
-        return Choice(common, best, best_gain, alike, _mean(together))
+            per_pair, pairs_gain = strengths(None, separate=True), apart
+        common, gain, best = shared(None)
+        listed = tuple(per_pair.tolist())
+        return Strength(common, *gain, best, candidate, trees, True, listed, *_mean(pairs_gain))
+
+    def moments(self, without: int | None = None) -> tuple[Floats, Floats, Floats, Floats]:
+        """Return (n_pairs,) each: means of h c and of h^2 per context, raw strength, and its sampling variance.
+
+        Args:
+            without: a fold to leave out, or None.
+        """
+        folds = np.arange(self.n_folds) != (-1 if without is None else without)
+        observed, squares, contexts = (each[folds].sum(axis=0) for each in self._sums)
+        n, m = np.maximum(contexts, 1.0)
+        (agreed, agreed_squared, crossed), (size, size_squared) = observed[1:] / n, squares / m
+        known = (size > 0) & (observed[0] >= FEW)  # with fewer, the variance is a guess
+        raw, variance = np.full((2, self.n_pairs), np.nan)
+        np.divide(agreed, size, out=raw, where=known)
+        spread = agreed_squared - 2 * raw * crossed + raw**2 * size_squared
+        np.divide(spread, n * size**2, out=variance, where=known)
+        return agreed, size, raw, variance
 
     @cached_property
-    def _seen(self) -> Bools:
-        return np.bincount(self.pair, minlength=self.n_pairs) > 0
+    def _sums(self) -> tuple[Floats, Floats, Floats]:
+        """Sums over the contexts of each fold.
 
-    def _common(
-        self, sums: _Sums, gains: _Line, rest: Bools, without: int | None
-    ) -> tuple[float, float, tuple[float, float]]:
-        """Return the common strength of some pairs chosen without a fold, the same before the rule, and its gain."""
-        pairs = sums.moments(without)
-        total = float(pairs.size[rest].sum())
-        best = float(np.clip(pairs.agreed[rest].sum() / total, 0, 1)) if total > 0 else 0.0
-        kept = slice(None) if without is None else self.fold[self.used] != without
-        gain, error = _mean((2 * best * gains.agreed - best**2 * gains.size)[kept])
-        return best if gain > error else 0.0, best, (gain, error)
-
-
-@dataclass(frozen=True, eq=False)
-class _Line:
-    """(used contexts,) sums over some pairs of h c, and of h^2: a common strength s wins 2 s (h c) - s^2 h^2."""
-
-    agreed: Floats
-    size: Floats
-
-    @staticmethod
-    def of(held: HeldOut, pairs: Bools) -> _Line:
-        one = np.broadcast_to(pairs.astype(np.float64), (held.n_folds, held.n_pairs))
-        whole, double = held.gains(one), held.gains(2 * one)  # 2 a - q and 4 a - 4 q
-        size = whole - double / 2
-        return _Line((whole + size) / 2, size)
+        Where a verdict was observed, (n_folds, 4, n_pairs): how many, h c, (h c)^2 and h^3 c. At sampled contexts,
+        (n_folds, 2, n_pairs): h^2 and h^4. And (n_folds, 2) numbers of used and of sampled contexts.
+        """
+        shape, hc = (self.n_folds, self.n_pairs), self.h * self.correction
+        key = self.fold[self.context].astype(np.int64) * self.n_pairs + self.pair
+        values = (None, hc, hc**2, self.h**2 * hc)
+        observed = [np.bincount(key, each, shape[0] * shape[1]).reshape(shape).astype(np.float64) for each in values]
+        folds = self.fold[self.sampled]
+        squares = [self.dense[folds == b] ** 2 for b in range(self.n_folds)]
+        contexts = [np.bincount(f, minlength=self.n_folds) for f in (self.fold[self.used], folds)]
+        return (
+            np.stack(observed, axis=1),
+            np.array([[each.sum(axis=0), (each**2).sum(axis=0)] for each in squares]),
+            np.stack(contexts, axis=1).astype(np.float64),
+        )
 
 
 def shrunk(raw: Floats, variance: Floats, common: float, rest: Bools) -> Floats:
@@ -168,69 +207,6 @@ def shrunk(raw: Floats, variance: Floats, common: float, rest: Bools) -> Floats:
     strengths = np.full(len(raw), common)
     strengths[known] += np.where(gap**2 > v, spread / (spread + v), 0.0) * gap
     return np.asarray(np.clip(strengths, 0.0, 1.0))
-
-
-@dataclass(frozen=True, eq=False)
-class _Moments:
-    """Per pair: mean of h c and of h^2 per context, raw strength agreed / size, and its sampling variance."""
-
-    agreed: Floats
-    size: Floats
-    raw: Floats
-    variance: Floats
-
-
-@dataclass(frozen=True, eq=False)
-class _Sums:
-    """Sums over the contexts of each fold, (n_folds, n_pairs) each, and the number of contexts, (n_folds, 1).
-
-    Args:
-        observed: number of h c.
-        agreed, agreed_squared, crossed: of h c, (h c)^2 and h^3 c, over used contexts.
-        size, size_squared: of h^2 and h^4, over sampled contexts.
-        used, sampled: numbers of contexts.
-    """
-
-    observed: Floats
-    agreed: Floats
-    agreed_squared: Floats
-    crossed: Floats
-    size: Floats
-    size_squared: Floats
-    used: Floats
-    sampled: Floats
-
-    @staticmethod
-    def of(held: HeldOut) -> _Sums:
-        shape = held.n_folds, held.n_pairs
-        key = held.fold[held.context].astype(np.int64) * held.n_pairs + held.pair
-        hc, square = held.h * held.correction, held.h**2
-
-        def total(values: Floats | None) -> Floats:
-            return np.bincount(key, values, shape[0] * shape[1]).reshape(shape).astype(np.float64)
-
-        folds = held.fold[held.sampled]
-        sizes = [held.dense[folds == b] ** 2 for b in range(shape[0])]
-        return _Sums(
-            total(None), total(hc), total(hc**2), total(square * hc),
-            np.stack([each.sum(axis=0) for each in sizes]), np.stack([(each**2).sum(axis=0) for each in sizes]),
-            *(np.bincount(f, minlength=shape[0])[:, None].astype(np.float64) for f in (held.fold[held.used], folds)),
-        )  # fmt: skip
-
-    def moments(self, without: int | None) -> _Moments:
-        """Return the moments of each pair over all folds, or all but one."""
-        kept = np.arange(len(self.used)) != (-1 if without is None else without)
-        n, m = (max(1.0, float(each[kept].sum())) for each in (self.used, self.sampled))
-        agreed, agreed_squared, crossed = (
-            each[kept].sum(axis=0) / n for each in (self.agreed, self.agreed_squared, self.crossed)
-        )
-        size, size_squared = (each[kept].sum(axis=0) / m for each in (self.size, self.size_squared))
-        known = (size > 0) & (self.observed[kept].sum(axis=0) >= FEW)  # with fewer, the variance is a guess
-        raw = np.divide(agreed, size, out=np.full(len(size), np.nan), where=known)
-        variance = np.full(len(size), np.nan)
-        spread = agreed_squared - 2 * raw * crossed + raw**2 * size_squared
-        np.divide(spread, n * size**2, out=variance, where=known)
-        return _Moments(agreed, size, raw, variance)
 
 
 def _mean(gains: Floats) -> tuple[float, float]:

@@ -1,21 +1,22 @@
-"""Surfaces over contexts and pairs: one model a pair, or one boosted model of (x, j, k) for all of them."""
+"""Surfaces over contexts and pairs: one model per pair, or one boosted model of (x, j, k) for all of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs
 from nasheval.boosting import begin, binned, complete, freed, grow, take
+from nasheval.nuisance.columns import ColumnModels
 from nasheval.nuisance.learners import Effort, Features, run_all
 from nasheval.nuisance.sklearn_models import EstimatorModels, fitted
 from nasheval.nuisance.trees import TreeModels
 
 if TYPE_CHECKING:
-    from lightgbm import Booster
+    from lightgbm import Booster, Dataset
 
 _CELLS = 1 << 22  # numbers in a table of (x, j, k) rows held at once
 
@@ -26,7 +27,7 @@ class Boosting:
 
     Args:
         trees: number of trees.
-        leaves: most leaves a tree.
+        leaves: most leaves of a tree.
         rate: learning rate.
         least: fewest rows in a leaf.
         seed: of anything LightGBM draws.
@@ -63,59 +64,37 @@ class Regressor(Protocol):
         ...
 
 
-class Surface(Protocol):
-    """A function of a context and a pair j < k."""
-
-    def predict(self, X: Features) -> Floats:
-        """Return (n, n_pairs) values, 0 for pairs it does not know."""
-        ...
-
-    def cells(self, X: Features, rows: Ints, pairs: Ints) -> Floats:
-        """Return (cells,) values at rows[i] of X and pairs[i]."""
-        ...
-
-
 @dataclass(frozen=True)
 class PairSurface:
-    """One model a pair; a pair without one is 0, and some are just a number.
+    """One model per pair: boosted trees, or scikit-learn regressors on the contexts' network form; some are a number.
 
     Args:
         models: one row of n_pairs models.
     """
 
-    models: TreeModels
+    models: ColumnModels
 
     def predict(self, X: Features) -> Floats:
-        """Return (n, n_pairs) values."""
+        """Return (n, n_pairs) values, 0 for pairs without a model."""
         return self.models.predict(X, 0)
 
     def cells(self, X: Features, rows: Ints, pairs: Ints) -> Floats:
         """Return (cells,) values at rows[i] of X and pairs[i]."""
         return self.models.cells(X, 0, rows, pairs)
+
+    @property
+    def boosters(self) -> list[Booster]:
+        """Those of its models that are boosted trees."""
+        return [model for model in self.models.models[0] if not isinstance(model, float)]
+
+    def freed(self) -> PairSurface:
+        """Return the surface without the data its trees were fitted on."""
+        return PairSurface.of([freed(model) for model in self.models.models[0]], self.models.n_jobs)
 
     @staticmethod
     def of(models: Sequence[Booster | float], n_jobs: int = 1) -> PairSurface:
-        """Return the surface of one model a pair."""
+        """Return the surface of one boosted model per pair."""
         return PairSurface(TreeModels((tuple(models),), -np.inf, np.inf, n_jobs))
-
-
-@dataclass(frozen=True)
-class RegressorSurface:
-    """One scikit-learn regressor a pair, on the contexts' network form; a pair without one is 0.
-
-    Args:
-        models: one row of n_pairs models.
-    """
-
-    models: EstimatorModels
-
-    def predict(self, X: Features) -> Floats:
-        """Return (n, n_pairs) values."""
-        return self.models.predict(X, 0)
-
-    def cells(self, X: Features, rows: Ints, pairs: Ints) -> Floats:
-        """Return (cells,) values at rows[i] of X and pairs[i]."""
-        return self.models.cells(X, 0, rows, pairs)
 
 
 @dataclass(frozen=True)
@@ -133,23 +112,35 @@ class SharedSurface:
     n_agents: int
 
     def predict(self, X: Features) -> Floats:
-        """Return (n, n_pairs) values."""
-        pairs, found = np.flatnonzero(self.known), np.zeros((len(X), n_pairs(self.n_agents)))
+        """Return (n, n_pairs) values, 0 for pairs that it was not shown."""
+        pairs, values = np.flatnonzero(self.known), np.zeros((len(X), n_pairs(self.n_agents)))
         step = max(1, _CELLS // max(1, len(pairs) * (X.trees.shape[1] + 2)))
         for start in range(0, len(X), step):
             rows = np.arange(start, min(start + step, len(X)))
-            values = self.cells(X, np.repeat(rows, len(pairs)), np.tile(pairs, len(rows)))
-            found[rows[:, None], pairs] = values.reshape(len(rows), len(pairs))
-        return found
+            cells = self.cells(X, np.repeat(rows, len(pairs)), np.tile(pairs, len(rows)))
+            values[rows[:, None], pairs] = cells.reshape(len(rows), len(pairs))
+        return values
 
     def cells(self, X: Features, rows: Ints, pairs: Ints) -> Floats:
         """Return (cells,) values at rows[i] of X and pairs[i]."""
-        step, found = max(1, _CELLS // (X.trees.shape[1] + 2)), np.zeros(len(rows))
+        step, values = max(1, _CELLS // (X.trees.shape[1] + 2)), np.zeros(len(rows))
         for start in range(0, len(rows), step):
-            part = slice(start, start + step)
-            table = with_agents(X, rows[part], pairs[part], self.n_agents).trees
-            found[part] = np.where(self.known[pairs[part]], self.model.predict(table, num_threads=1), 0.0)
-        return found
+            chunk = slice(start, start + step)
+            table = with_agents(X, rows[chunk], pairs[chunk], self.n_agents).trees
+            values[chunk] = np.where(self.known[pairs[chunk]], self.model.predict(table, num_threads=1), 0.0)
+        return values
+
+    @property
+    def boosters(self) -> list[Booster]:
+        """The model."""
+        return [self.model]
+
+    def freed(self) -> SharedSurface:
+        """Return the surface without the data its model was fitted on."""
+        return replace(self, model=freed(self.model))
+
+
+Surface: TypeAlias = PairSurface | SharedSurface  # a function of a context and a pair j < k
 
 
 def with_agents(X: Features, rows: Ints, pairs: Ints, n_agents: int) -> Features:
@@ -168,7 +159,7 @@ def agent_bins(X: Features, n_agents: int, params: Mapping[str, Any]) -> dict[st
     return {**params, "max_bin_by_feature": bins}
 
 
-# -- growing ----------------------------------------------------------------------------------------------------------
+# -- fitting ----------------------------------------------------------------------------------------------------------
 
 
 def grow_all(models: Sequence[Booster], trees: int, effort: Effort) -> None:
@@ -176,43 +167,44 @@ def grow_all(models: Sequence[Booster], trees: int, effort: Effort) -> None:
     run_all(lambda model: grow(model, trees), models, max(1, len(models)), effort)
 
 
-def fit_pairs(X: Features, labels: Floats, known: Bools, boosting: Boosting, effort: Effort) -> PairSurface:
-    """Fit one model a known pair on labels, (n, n_pairs)."""
-    if not X.trees.shape[1]:
-        return PairSurface.of([float(mean) if k else 0.0 for mean, k in zip(labels.mean(axis=0), known, strict=True)])
-    params, rows = boosting.params(), np.arange(len(X))
-    data = binned(X.trees, X.categorical, params)
-
-    def fit(pair: int) -> Booster | float:
-        if not known[pair]:
-            return 0.0
-        model = begin(take(data, rows, np.ascontiguousarray(labels[:, pair])), params)
-        grow(model, boosting.trees)
-        return freed(model)
-
-    return PairSurface.of(run_all(fit, range(len(known)), len(known), effort), effort.n_jobs)
-
-
-def fit_regressors(X: Features, labels: Floats, known: Bools, regressor: Regressor, effort: Effort) -> RegressorSurface:
-    """Fit a clone of a regressor a known pair on labels, (n, n_pairs)."""
+def fit_pairs(X: Features, labels: Floats, known: Bools, learner: Boosting | Regressor, effort: Effort) -> PairSurface:
+    """Fit boosted trees, or a clone of a regressor, per known pair on labels, (n, n_pairs)."""
+    trees = learner if isinstance(learner, Boosting) else None
+    form, params, means = X.network if trees is None else X.trees, {}, labels.mean(axis=0)
+    if trees is not None and form.shape[1]:
+        params = trees.params()
+        data = binned(form, X.categorical, params)
 
     def fit(pair: int) -> Any:
-        if not known[pair]:
-            return 0.0
+        if not known[pair] or not form.shape[1]:
+            return float(means[pair]) if known[pair] else 0.0
         label = np.ascontiguousarray(labels[:, pair])
-        return fitted(regressor, X.network, label, None, effort.seed) if X.network.shape[1] else float(label.mean())
+        if trees is None:
+            return fitted(learner, form, label, None, effort.seed)
+        model = begin(take(data, np.arange(len(X)), label), params)
+        grow(model, trees.trees)
+        return freed(model)
 
     models = run_all(fit, range(len(known)), len(known), effort)
-    return RegressorSurface(EstimatorModels((tuple(models),), -np.inf, np.inf))
+    if trees is None:
+        return PairSurface(EstimatorModels((tuple(models),), -np.inf, np.inf))
+    return PairSurface.of(models, effort.n_jobs)
 
 
 def fit_shared(X: Features, labels: Floats, known: Bools, boosting: Boosting, n_agents: int) -> SharedSurface:
     """Fit one model of (x, j, k) on labels, (n, n_pairs), of the known pairs."""
     pairs = np.flatnonzero(known)
-    table = with_agents(X, np.repeat(np.arange(len(X)), len(pairs)), np.tile(pairs, len(X)), n_agents)
-    params = agent_bins(X, n_agents, boosting.params())
-    rows = np.arange(len(table))
-    data = binned(table.trees, table.categorical, params)
-    model = begin(take(data, rows, labels[:, pairs].ravel()), params)
+    contexts, agents = np.repeat(np.arange(len(X)), len(pairs)), np.tile(pairs, len(X))
+    data, params = binned_pairs(X, contexts, agents, n_agents, boosting)
+    model = begin(take(data, np.arange(len(contexts)), labels[:, pairs].ravel()), params)
     grow(model, boosting.trees)
     return SharedSurface(freed(model), known, n_agents)
+
+
+def binned_pairs(
+    X: Features, rows: Ints, pairs: Ints, n_agents: int, boosting: Boosting
+) -> tuple[Dataset, dict[str, Any]]:
+    """Return the table of `with_agents` cut into bins, and the parameters to fit it with."""
+    params = agent_bins(X, n_agents, boosting.params())
+    table = with_agents(X, rows, pairs, n_agents)
+    return binned(table.trees, table.categorical, params), params

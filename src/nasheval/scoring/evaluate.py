@@ -15,7 +15,7 @@ from nasheval.errors import InputError
 from nasheval.feedback.groups import by_value
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort
-from nasheval.payoff.aggregation import AnyAggregator
+from nasheval.payoff.aggregators import AnyAggregator
 from nasheval.payoff.clusters import Cluster, Speaks
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.pseudo import PseudoOutcomes

@@ -39,8 +39,7 @@ from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.learners import Features
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.propensity import KnownModels
-from nasheval.payoff.aggregation import as_asked
-from nasheval.payoff.aggregators import AsAsked
+from nasheval.payoff.aggregators import AsAsked, as_asked
 from nasheval.payoff.bridging import UNSEEN
 from nasheval.payoff.pseudo import pseudo_outcomes
 from nasheval.payoff.stage1 import Stage1

@@ -8,10 +8,11 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, n_pairs
 from nasheval.files import require_fields
+from nasheval.nuisance.trees import TreeModels
 from nasheval.payoff.bridging import bridge_of
-from nasheval.payoff.corrected import Strength
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.second_stage import SECOND_STAGES, PayoffModel, Plugin
+from nasheval.payoff.strengths import Strength
 from nasheval.payoff.surfaces import PairSurface, SharedSurface, Surface
 from nasheval.store.boosters import models_of, models_text
 from nasheval.store.folder import Files
@@ -27,13 +28,13 @@ def pack_payoff(payoff: PayoffModel, files: dict[str, bytes]) -> dict[str, Any]:
     strength, surface = encode(payoff.strength, _WHAT, finite=False), payoff.surface
     entry: dict[str, Any] = {"form": payoff.form, "strength": strength, "surface": None, "unknown": []}
     if isinstance(surface, PairSurface):
+        if not isinstance(surface.models, TreeModels):
+            raise unsavable(_WHAT, "made of scikit-learn regressors")
         entry["surface"] = "per-pair"
         files[_FILE] = models_text(surface.models.models[0], _WHAT).encode()
     elif isinstance(surface, SharedSurface):
         entry |= {"surface": "shared", "unknown": np.flatnonzero(~surface.known).tolist()}
         files[_FILE] = models_text((surface.model,), _WHAT).encode()
-    elif surface is not None:
-        raise unsavable(_WHAT, f"a {type(surface).__name__}")
     return entry
 
 

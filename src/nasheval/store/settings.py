@@ -23,7 +23,7 @@ from nasheval.nuisance.trees import TreeOutcome, TreePropensity
 from nasheval.nuisance.tuning import Tuned, TunedTrees
 from nasheval.nuisance.voters import Voters
 from nasheval.payoff.aggregators import AsAsked, Cubic, Mean, Weighted
-from nasheval.payoff.corrected import Strength
+from nasheval.payoff.strengths import Strength
 from nasheval.payoff.surfaces import Boosting
 from nasheval.policy.exact import ExactPolicy
 from nasheval.policy.learned import LearnedPolicy
