@@ -10,9 +10,9 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Floats, Ints
 from nasheval.errors import InputError
-from nasheval.feedback.arrow_columns import not_finite
 from nasheval.feedback.partition import Partition, weak
 from nasheval.feedback.records import Records
+from nasheval.notes import few
 
 Written = Partition | Sequence[Sequence[Hashable]]
 
@@ -47,18 +47,6 @@ def assemble(
     return records, names, voters
 
 
-def refuse_not_finite(contexts: pa.Table) -> None:
-    """Raise where a numeric context column holds NaN or infinity."""
-    for name in contexts.column_names:
-        bad = not_finite(contexts[name])
-        if bad.any():
-            row = int(bad.argmax())
-            raise InputError(
-                f"The context column {name!r} holds {contexts[name][row]} in row {row}; "
-                "accepted are finite numbers, or null where a value is missing."
-            )
-
-
 def _numbers(name: str, values: Sequence[float] | None) -> Floats | None:
     try:
         return None if values is None else np.array(values, np.float64)
@@ -88,7 +76,7 @@ def _agent_names(partitions: list[Partition], agents: Sequence[str] | None) -> l
     for name, row in seen.items():
         if name not in known:
             raise InputError(
-                f"Record {row} names {name!r}, which is not among agents={listed([*agents])}; add it there."
+                f"Record {row} names {name!r}, which is not among agents={few([*agents], 8)}; add it there."
             )
     return [str(agent) for agent in agents]
 
@@ -98,8 +86,3 @@ def _coded(voter: Sequence[Hashable] | None) -> tuple[pa.Array | None, Ints | No
         return None, None
     codes = pc.dictionary_encode(pa.array([None if v is None else str(v) for v in voter], pa.string()))
     return codes.dictionary, np.asarray(pc.fill_null(codes.indices, -1))
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return the first few of some names, for a message."""
-    return ", ".join(map(str, names[:8])) + (f", ... ({len(names)} in all)" if len(names) > 8 else "")

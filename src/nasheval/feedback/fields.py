@@ -133,9 +133,9 @@ def catalogue(modality: str, agents: int, rng: np.random.Generator) -> MenuCatal
 
     Their order is that in which `menus.catalogue` lists the menus of a log.
     """
-    menus = list(combinations(range(agents), 2)) if modality == "pairwise" else cyclic_triples(agents)
+    menus: list[Menu] = [*combinations(range(agents), 2)] if modality == "pairwise" else cyclic_triples(agents)
     if modality == "winner" and agents <= ALL_TRIPLES:
-        menus = list(combinations(range(agents), 3))
+        menus = [*combinations(range(agents), 3)]
     elif modality == "winner":  # each relabelling covers every pair, so a pair is in about three menus, as for K = 5
         names = [rng.permutation(agents) for _ in range(3)]
         menus = sorted({_menu(name[[*menu]]) for name in names for menu in menus})

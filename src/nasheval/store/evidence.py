@@ -1,6 +1,6 @@
 """`evidence.parquet`: the log with what Stage 1 made of it, one row a context.
 
-Its context columns and records are those of `Feedback.to_arrow`; beside them, for each context,
+Its context columns and records are those of `nasheval.feedback.arrow`; beside them, for each context,
 
     _fold         its fold
     _propensity   out-of-fold e of each record, before the floor; of each pair of a ballot where ballots were cut
@@ -76,7 +76,7 @@ def evidence_bytes(fit: NuisanceFit, *, dim: int, tag: bool) -> bytes:
     taken = sorted(set(_OURS) & set(log.contexts.column_names))
     if taken:
         raise InputError(f"A context column is called {taken[0]!r}, a name that saved models use; rename it and fit.")
-    table = _without_names(log, tag).to_arrow()
+    table = arrow.to_arrow(_without_names(log, tag))
     records, verdicts = np.diff(log.context_offsets), _verdicts(log)
     columns = {_FOLD: pa.array(fit.fold, pa.int16())}
     columns[_PROPENSITY] = _lists(np.diff(fit.log.context_offsets), np.asarray(fit.raw_propensity, np.float64))
@@ -139,7 +139,7 @@ def evidence_of(raw: bytes, *, n_contexts: int, n_voters: int | None, dim: int, 
     if set(own) != wanted:
         odd = sorted(set(own) ^ wanted)[0]
         raise ValueError(f"the column {odd!r} is {'there' if odd in own else 'not there'}, unlike manifest.json says")
-    log = arrow.from_arrow(table.drop_columns(list(own)), Feedback.from_records, source=EVIDENCE)
+    log = arrow.from_arrow(table.drop_columns(list(own)))
     records, verdicts = np.diff(log.context_offsets), _verdicts(log)
     if n_voters is not None:
         voter = _flat(own, _VOTER, records, pa.int32(), -1, n_voters - 1)
@@ -217,7 +217,7 @@ def fingerprint(log: Feedback) -> str:
     """Return a hash of what a log holds: agents, contexts, records, voters; the same for equal logs."""
     digest = sha256()
     digest.update(repr((log.agents, log.text, log.design)).encode())
-    table = log.to_arrow()
+    table = arrow.to_arrow(log)
     for name in table.column_names:
         digest.update(repr(name).encode())
         _digest(table[name].combine_chunks(), digest.update)

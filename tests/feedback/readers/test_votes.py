@@ -8,6 +8,7 @@ import pytest
 
 from nasheval.errors import InputError, ReadError
 from nasheval.feedback.readers.votes import read_votes
+from tests.feedback.oracle import equal_logs
 
 
 def battles(*rows, **more):
@@ -29,14 +30,14 @@ def test_plain_battles():
 
 def test_left_and_right():
     table = battles(*THREE).rename_columns(["left", "right", "winner"])
-    assert read_votes(table).equals(read_votes(battles(*THREE)))
+    assert equal_logs(read_votes(table), read_votes(battles(*THREE)))
     assert read_votes(table).report.kind == "battles: left, right, winner"
 
 
 def test_columns_given_by_name():
     table = battles(*THREE).rename_columns(["one", "two", "who"])
     log = read_votes(table, model_a="one", model_b="two", winner="who")
-    assert log.equals(read_votes(battles(*THREE)))
+    assert equal_logs(log, read_votes(battles(*THREE)))
     assert log.report.kind == "votes, columns as given"
 
 

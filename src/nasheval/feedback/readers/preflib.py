@@ -9,8 +9,7 @@ from typing import TypeAlias
 import numpy as np
 
 from nasheval.arrays import Ints
-from nasheval.errors import InputError, ReadError
-from nasheval.feedback.arrow_columns import one_line
+from nasheval.errors import InputError, ReadError, one_line
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
