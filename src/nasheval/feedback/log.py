@@ -214,12 +214,8 @@ class Feedback:
 
     # -- what it tells ------------------------------------------------------------------------------------------------
 
-    def coverage(self, *, rare: int = 30) -> Coverage:
-        """Return what the log covers and where it is thin; prints as tables.
-
-        Args:
-            rare: menus with fewer records than this are listed as too rare to estimate.
-        """
+    def coverage(self) -> Coverage:
+        """Return what the log covers and where it is thin; prints as tables."""
         return measure(
             self.records,
             self.agents,
@@ -227,7 +223,6 @@ class Feedback:
             menus=self.menus,
             counts=self.pair_counts,
             design=self.how_designed,
-            rare=rare,
         )
 
     def __repr__(self) -> str:

@@ -16,6 +16,8 @@ from nasheval.feedback.records import Records
 ORDER, BEST_WORST, PARTIAL = 0, -1, -2  # rank all (ties allowed); best and worst; rank as many as you like
 # A form r > 0 is the question "choose the best r".
 
+OFTEN = 30  # times that a menu must be asked for a payoff that averages over menus
+
 _DENSE = 1 << 22  # keys below this are counted in a table rather than sorted
 
 

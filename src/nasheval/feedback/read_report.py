@@ -5,39 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from nasheval.errors import Argument, ReadError, Text, pieces
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something wrong with some rows; the arguments are those of `ReadError`."""
-
-    what: str
-    rows: tuple[int, ...]
-    total: int
-    column: str | None = None
-    accepted: str = ""
-    fix: Text = ""
-
-    def line(self, source: str) -> str:
-        """Return the problem on one line."""
-        return str(self.error(source)).partition("\n")[0]
-
-    def error(self, source: str, *, others: int = 0) -> ReadError:
-        """Return the problem as an error."""
-        fix = (*pieces(self.fix), ", or ") if self.fix else ()
-        fix += ("pass ", Argument("on_error", "skip"), " to leave such rows out")
-        if others:
-            fix += (f". {others} other kind{'s' if others > 1 else ''} of problem: `nasheval check` lists them all",)
-        return ReadError(
-            self.what,
-            source=source,
-            column=self.column,
-            rows=self.rows,
-            total=self.total,
-            accepted=self.accepted,
-            fix=fix,
-        )
+from nasheval.errors import ReadError
 
 
 @dataclass(frozen=True)
@@ -62,10 +30,9 @@ class ReadReport:
     roles: dict[str, str] = field(default_factory=dict)
     labels: dict[str, tuple[str, int]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
-    problems: tuple[Problem, ...] = ()
+    problems: tuple[ReadError, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
         labels = {label: {"meaning": meaning, "rows": rows} for label, (meaning, rows) in self.labels.items()}
-        problems = [str(problem.error(self.source)) for problem in self.problems]
-        return {**vars(self), "labels": labels, "problems": problems}
+        return {**vars(self), "labels": labels, "problems": [str(problem) for problem in self.problems]}

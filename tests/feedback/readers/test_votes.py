@@ -252,4 +252,4 @@ def test_agents_that_occur_only_in_skipped_rows_stay_known():
     """Whether an agent took part does not depend on whether its label could be read."""
     log = read_votes(battles(("x", "y", "tie"), ("x", "z", "?")), on_error="skip")
     assert log.agents == ("x", "y", "z")
-    assert log.coverage().agent_votes.tolist() == [1, 1, 0]
+    assert log.pair_counts.votes.sum(axis=1).tolist() == [1, 1, 0]
