@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nasheval.arrays import Floats, Ints
+from nasheval.arrays import Floats
 from nasheval.errors import InputError
 from nasheval.feedback.partition import Partition, weak
 from nasheval.feedback.records import Records
@@ -33,7 +33,10 @@ def assemble(
     for name, column in per_record.items():
         if column is not None and len(column) != len(checked):
             raise InputError(f"{name} has {len(column)} values for {len(checked)} partitions; give one each.")
-    voters, voter_of = _coded(voter)
+    voters = voter_of = None
+    if voter is not None:
+        codes = pc.dictionary_encode(pa.array([None if v is None else str(v) for v in voter], pa.string()))
+        voters, voter_of = codes.dictionary, np.asarray(pc.fill_null(codes.indices, -1))
     number = {name: i for i, name in enumerate(names)}
     records = Records.build(
         sizes=np.array([len(each.menu) for each in checked], np.int64),
@@ -79,10 +82,3 @@ def _agent_names(partitions: list[Partition], agents: Sequence[str] | None) -> l
                 f"Record {row} names {name!r}, which is not among agents={few([*agents], 8)}; add it there."
             )
     return [str(agent) for agent in agents]
-
-
-def _coded(voter: Sequence[Hashable] | None) -> tuple[pa.Array | None, Ints | None]:
-    if voter is None:
-        return None, None
-    codes = pc.dictionary_encode(pa.array([None if v is None else str(v) for v in voter], pa.string()))
-    return codes.dictionary, np.asarray(pc.fill_null(codes.indices, -1))

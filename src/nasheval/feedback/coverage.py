@@ -138,7 +138,6 @@ class Coverage:
         yield _agent_table(self)
         if 2 < len(self.agents) <= _MATRIX:
             yield _pair_table(self)
-
         for warning in self.warnings():
             yield Text.assemble(("!", "yellow"), " ", warning)  # an agent may be called "[bold]" or ":cat:"
 
@@ -147,10 +146,9 @@ class Coverage:
 
         from rich.console import Console
 
-        console = Console(file=StringIO(), width=110, color_system=None)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get()
+        text = StringIO()
+        Console(file=text, width=110, color_system=None).print(self)
+        return text.getvalue()
 
 
 # -- measuring --------------------------------------------------------------------------------------------------------

@@ -28,11 +28,6 @@ ALL_TRIPLES = 10  # winner feedback asks all triples of up to this many agents
 SHARED, CRITERION, CALIBRATION, PERMUTATION, POOL, DIRECTION, DIRECTIONS, TRAIN, TEST, MENUS, RECORDS = range(11)
 
 
-def stream(seed: int, *key: int) -> np.random.Generator:
-    """Return the generator at one place of the seed's tree, whatever else was or will be drawn."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-
-
 @dataclass(frozen=True)
 class FourierField:
     """A random function of the context with several outputs, standardised on calibration contexts (Eq. syn-rff)."""

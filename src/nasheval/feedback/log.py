@@ -153,12 +153,14 @@ class Feedback:
             n_contexts: needed only where `contexts` has no columns and some contexts have no record.
             options: voters, text, design, report.
         """
-        options["given_design"] = _given(options.pop("design", None))
+        design = options.pop("design", None)
+        if design not in (None, *DESIGNS):
+            raise InputError(f"The design {design!r} is unknown; accepted are 'inclusion' and 'draws'.")
+        options["given_design"] = None if design is None else Design(design, _AS_GIVEN)
         contexts = pa.table({}) if contexts is None else contexts
-        context_of = np.arange(len(records)) if context_of is None else _whole_numbers(context_of)
-        size = contexts.num_rows if contexts.num_columns else n_contexts
-        size = int(context_of.max(initial=-1)) + 1 if size is None else size
-        _check_context_of(context_of, len(records), size)
+        known = contexts.num_rows if contexts.num_columns else n_contexts
+        places = np.arange(len(records)) if context_of is None else np.asarray(context_of)
+        context_of, size = _checked_contexts(places, len(records), known)
         _check_numbers(records, agents, options.get("voters"))
         if np.any(context_of[1:] < context_of[:-1]):
             order = np.argsort(context_of, kind="stable")
@@ -344,33 +346,24 @@ class Feedback:
         )
 
 
-def _given(design: DesignName | None) -> Design | None:
-    if design is None:
-        return None
-    if design not in DESIGNS:
-        raise InputError(f"The design {design!r} is unknown; accepted are 'inclusion' and 'draws'.")
-    return Design(design, _AS_GIVEN)
-
-
-def _check_context_of(context_of: Ints, n_records: int, n_contexts: int) -> None:
+def _checked_contexts(context_of: Ints, n_records: int, n_contexts: int | None) -> tuple[Ints, int]:
+    """Return the context of each record, and how many contexts there are: as many as are named, unless known."""
+    if len(context_of) and context_of.dtype.kind not in "iu":
+        raise InputError(
+            f"context_of holds values of type {context_of.dtype}; accepted are whole numbers: the row of each context."
+        )
     if len(context_of) != n_records:
         raise InputError(f"context_of has {len(context_of)} values for {n_records} records; give one per record.")
-    if n_records and (int(context_of.min()) < 0 or int(context_of.max()) >= n_contexts):
-        outside = int(np.flatnonzero((context_of < 0) | (context_of >= n_contexts))[0])
-        there = f"contexts are 0 to {n_contexts - 1}" if n_contexts else "there is no context"
+    context_of = context_of.astype(np.intp, copy=False)
+    size = int(context_of.max(initial=-1)) + 1 if n_contexts is None else n_contexts
+    outside = np.flatnonzero((context_of < 0) | (context_of >= size))
+    if len(outside):
+        there = f"contexts are 0 to {size - 1}" if size else "there is no context"
         raise InputError(
-            f"Record {outside} belongs to context {int(context_of[outside])}, but {there}; "
+            f"Record {outside[0]} belongs to context {context_of[outside[0]]}, but {there}; "
             "give each record the row of its context."
         )
-
-
-def _whole_numbers(places: Ints) -> Ints:
-    places = np.asarray(places)
-    if len(places) and places.dtype.kind not in "iu":
-        raise InputError(
-            f"context_of holds values of type {places.dtype}; accepted are whole numbers: the row of each context."
-        )
-    return places.astype(np.intp, copy=False)
+    return context_of, size
 
 
 def _picked(which: slice | Ints | Bools | Sequence[int], n_contexts: int) -> Ints:

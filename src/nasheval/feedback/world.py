@@ -230,7 +230,8 @@ class SyntheticWorld:
     # -- inside -------------------------------------------------------------------------------------------------------
 
     def _rng(self, *key: int) -> np.random.Generator:
-        return fields.stream(self.seed, *key)
+        """Return the generator at one place of the seed's tree, whatever else was or will be drawn."""
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
 
     def _utilities(self, X: Floats, weights: Floats) -> Floats:
         """Return the utilities of voters from the performance r_j(x) (Eq. syn-vector-performance)."""
