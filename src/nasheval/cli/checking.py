@@ -12,8 +12,8 @@ from nasheval.cli.reading import FILES, Reading
 from nasheval.errors import Argument
 
 if TYPE_CHECKING:
+    from nasheval.feedback.coverage import ReadReport
     from nasheval.feedback.log import Feedback
-    from nasheval.feedback.read_report import ReadReport
 
 
 @grouped

@@ -15,10 +15,9 @@ from nasheval.contexts.table import as_table
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.arrow_columns import column_list, joined_contexts, joined_voters, refuse_not_finite
 from nasheval.feedback.assemble import Written, assemble
-from nasheval.feedback.coverage import Coverage, measure
+from nasheval.feedback.coverage import Coverage, ReadReport, measure
 from nasheval.feedback.design import DESIGNS, Design, DesignName, detect
 from nasheval.feedback.menus import MenuCatalogue, catalogue
-from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.records import Records
 from nasheval.feedback.verdicts import PairCounts, PairVerdicts, count_pairs, pair_verdicts
 from nasheval.notes import few

@@ -12,8 +12,8 @@ import pyarrow as pa
 from nasheval.arrays import Ints
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.arrow_columns import coded
+from nasheval.feedback.coverage import ReadReport
 from nasheval.feedback.log import Feedback
-from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.readers.arena import TAGS, first_of_json_lists, prompts, tag_column, tag_paths
 from nasheval.feedback.readers.grouping import (
     Contexts,
