@@ -10,7 +10,6 @@ import pytest
 
 from nasheval import files
 from nasheval.errors import InputError
-from nasheval.feedback.world import SyntheticWorld
 from nasheval.files import new_file, parse_json, read_plain, whole_file
 from nasheval.scoring.report import write_report
 
@@ -56,11 +55,7 @@ def _report(path: Path) -> None:
     write_report(star_report(), path)
 
 
-def _log(path: Path) -> None:
-    SyntheticWorld(seed=70).feedback("pairwise", voters=3, n=20).to_parquet(path)
-
-
-WRITERS = {"a file": write, "a report": _report, "a log": _log}
+WRITERS = {"a file": write, "a report": _report}
 
 
 @pytest.mark.parametrize("writer", WRITERS)

@@ -123,6 +123,11 @@ def pieces(text: Text) -> tuple[str | Argument, ...]:
     return (text,) if isinstance(text, str) else text
 
 
+def one_line(error: BaseException) -> str:
+    """Return an exception's message on one line, without its final full stop; its name where it has none."""
+    return " ".join(str(error).split()).rstrip(".") or type(error).__name__
+
+
 class ModelFileError(ReadError):
     """A saved model that is damaged, edited, incomplete, or of a newer format; arguments as for `ReadError`."""
 

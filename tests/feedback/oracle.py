@@ -10,6 +10,8 @@ import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 
+from nasheval.feedback.arrow import to_arrow
+from nasheval.feedback.design import Design, DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.records import Records
@@ -155,6 +157,17 @@ def spelled(log: Feedback) -> Plain:
             )  # fmt: skip
     has = frozenset(name for name in OPTIONAL if getattr(records, name) is not None)
     return Plain(log.agents, tuple(rows), tuple(said), has)
+
+
+def equal_logs(one: Feedback, other: Feedback) -> bool:
+    """Tell whether two logs hold the same agents, contexts and records, whoever said what their design is."""
+    same_names = one.agents == other.agents and one.text == other.text
+    return same_names and bool(to_arrow(one).equals(to_arrow(other)))
+
+
+def designed(log: Feedback, name: DesignName) -> Feedback:
+    """Return the same log, taken to be of the given design."""
+    return replace(log, given_design=Design(name, "as given"))
 
 
 # -- building ---------------------------------------------------------------------------------------------------------

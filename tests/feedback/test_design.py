@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nasheval.errors import InputError
 from nasheval.feedback.design import Design, detect
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import duel, ranking, winner
@@ -154,11 +153,3 @@ def test_repeats_are_cells_with_more_than_one_unit_of_weight(rows: list[tuple[in
 def test_a_given_design_wins() -> None:
     log = Feedback.from_partitions(np.zeros((2, 1)), [duel("a", "b", "a")] * 2, design="inclusion")
     assert log.how_designed == Design("inclusion", "as given")
-    assert log.with_design("draws").design == "draws"
-
-
-def test_an_unknown_design_is_refused() -> None:
-    log = Feedback.from_partitions(np.zeros((2, 1)), [duel("a", "b", "a")] * 2)
-    with pytest.raises(InputError) as error:
-        log.with_design("bandit")
-    assert str(error.value) == "The design 'bandit' is unknown; accepted are 'inclusion' and 'draws'."

@@ -71,11 +71,6 @@ def test_infinite_scores_tie_with_each_other() -> None:
     assert scores({"a": np.inf, "b": 1.0, "c": np.inf, "d": -np.inf}).blocks == (("a", "c"), ("b",), ("d",))
 
 
-def test_the_tolerance_is_measured_from_the_best_of_a_block() -> None:
-    values = {"a": 10, "b": 9, "c": 8, "d": 7}
-    assert scores(values, tolerance=1).blocks == (("a", "b"), ("c", "d"))
-
-
 @given(st.dictionaries(st.integers(0, 9), st.integers(-3, 3), min_size=2))
 def test_scores_order_every_pair_as_the_numbers_do(values: dict[int, int]) -> None:
     place = {agent: place for place, block in enumerate(scores(values).blocks) for agent in block}
@@ -126,10 +121,6 @@ WRONG: list[tuple[str, Callable[[], Partition], str]] = [
      "The score of 'b' is not a number; leave the agent out or give a finite score."),
     ("score in words", lambda: scores({"a": 1, "b": "good"}),
      "The score of 'b' is not a number; leave the agent out or give a finite score."),
-    ("negative tolerance", lambda: scores({"a": 1, "b": 1}, tolerance=-0.5),
-     "The tolerance is -0.5; accepted is a number of 0 or more."),
-    ("NaN tolerance", lambda: scores({"a": 1, "b": 1}, tolerance=float("nan")),
-     "The tolerance is nan; accepted is a number of 0 or more."),
     ("a top two in order", lambda: Partition((("a",), ("b",), ("c", "d")), Zero.CENSORED),
      "The partition {a} > {b} > {c, d} has the zero code CENSORED; accepted with it are chosen > rest (`top`) and best "
      "> middle > worst (`best_worst`). Where only the last block was left unranked, use LAST."),

@@ -77,8 +77,8 @@ def ragged_log(n=40, seed=0, design="draws", weighted=True):
                 voter.append(f"v{rng.integers(6)}")
     x = rng.normal(size=(n, 3))
     log = Feedback.from_partitions(
-        x, said, agents=agents, context_of=context_of, weight=weight if weighted else None, voter=voter
-    ).with_design(design)
+        x, said, agents=agents, context_of=context_of, weight=weight if weighted else None, voter=voter, design=design
+    )
     return log, x
 
 

@@ -12,8 +12,8 @@ from nasheval.cli.reading import FILES, Reading
 from nasheval.errors import Argument
 
 if TYPE_CHECKING:
+    from nasheval.feedback.coverage import ReadReport
     from nasheval.feedback.log import Feedback
-    from nasheval.feedback.read_report import ReadReport
 
 
 @grouped
@@ -93,7 +93,7 @@ def _print_report(console: Any, report: ReadReport) -> None:
             table.add_row(escaped(label), _MEANINGS[meaning], f"{count:,}", style=style)
         console.print(table)
     for problem in report.problems:
-        console.print(f"[red]✗[/] {escaped(problem.error(report.source).message(Argument.as_flag))}", highlight=False)
+        console.print(f"[red]✗[/] {escaped(problem.message(Argument.as_flag))}", highlight=False)
 
 
 def _print_records(console: Any, log: Feedback, rows: int) -> None:

@@ -85,14 +85,12 @@ class Reading:
             quiet: keep the counts of skipped rows off standard error.
             on_error: in place of the option.
         """
-        from nasheval.feedback.frequent import keep_frequent
-
         path, wanted = self._bundled(file)
         reader, options = wanted._reader(path)
         with contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext():
             log: Feedback = reader(chosen_rows(path, self.where), on_error=on_error or self.on_error, **options)
         if self.min_votes:
-            log = keep_frequent(log, self.min_votes)
+            log = log.keep_frequent(self.min_votes)
         if self.part == "all":
             return log
         train, test = log.split(_TRAIN, seed=self.seed)

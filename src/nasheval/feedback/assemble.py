@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nasheval.arrays import Floats, Ints
+from nasheval.arrays import Floats
 from nasheval.errors import InputError
-from nasheval.feedback.arrow_columns import not_finite
 from nasheval.feedback.partition import Partition, weak
 from nasheval.feedback.records import Records
+from nasheval.notes import few
 
 Written = Partition | Sequence[Sequence[Hashable]]
 
@@ -33,7 +33,10 @@ def assemble(
     for name, column in per_record.items():
         if column is not None and len(column) != len(checked):
             raise InputError(f"{name} has {len(column)} values for {len(checked)} partitions; give one each.")
-    voters, voter_of = _coded(voter)
+    voters = voter_of = None
+    if voter is not None:
+        codes = pc.dictionary_encode(pa.array([None if v is None else str(v) for v in voter], pa.string()))
+        voters, voter_of = codes.dictionary, np.asarray(pc.fill_null(codes.indices, -1))
     number = {name: i for i, name in enumerate(names)}
     records = Records.build(
         sizes=np.array([len(each.menu) for each in checked], np.int64),
@@ -45,18 +48,6 @@ def assemble(
         voter=voter_of,
     )
     return records, names, voters
-
-
-def refuse_not_finite(contexts: pa.Table) -> None:
-    """Raise where a numeric context column holds NaN or infinity."""
-    for name in contexts.column_names:
-        bad = not_finite(contexts[name])
-        if bad.any():
-            row = int(bad.argmax())
-            raise InputError(
-                f"The context column {name!r} holds {contexts[name][row]} in row {row}; "
-                "accepted are finite numbers, or null where a value is missing."
-            )
 
 
 def _numbers(name: str, values: Sequence[float] | None) -> Floats | None:
@@ -88,18 +79,6 @@ def _agent_names(partitions: list[Partition], agents: Sequence[str] | None) -> l
     for name, row in seen.items():
         if name not in known:
             raise InputError(
-                f"Record {row} names {name!r}, which is not among agents={listed([*agents])}; add it there."
+                f"Record {row} names {name!r}, which is not among agents={few([*agents], 8)}; add it there."
             )
     return [str(agent) for agent in agents]
-
-
-def _coded(voter: Sequence[Hashable] | None) -> tuple[pa.Array | None, Ints | None]:
-    if voter is None:
-        return None, None
-    codes = pc.dictionary_encode(pa.array([None if v is None else str(v) for v in voter], pa.string()))
-    return codes.dictionary, np.asarray(pc.fill_null(codes.indices, -1))
-
-
-def listed(names: Sequence[str]) -> str:
-    """Return the first few of some names, for a message."""
-    return ", ".join(map(str, names[:8])) + (f", ... ({len(names)} in all)" if len(names) > 8 else "")

@@ -15,13 +15,12 @@ from dataclasses import replace
 
 import numpy as np
 
-from nasheval.arrays import Ints, n_pairs, offsets_of
+from nasheval.arrays import n_pairs, offsets_of
 from nasheval.feedback.design import Design
 from nasheval.feedback.log import Feedback
+from nasheval.feedback.menus import OFTEN
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.records import Records
-
-OFTEN = 30  # times that a menu must be asked for a payoff that averages over menus
 
 
 def has_rare_menus(log: Feedback) -> bool:
@@ -51,9 +50,5 @@ def as_pairs(log: Feedback) -> Feedback:
         time=None if records.time is None else records.time[verdicts.record],
     )
     design = Design("draws", "ballots were cut into pairs, each a draw from its ballot")
-    return replace(log, records=cut, context_offsets=_offsets(log, pairs), given_design=design, ballots=log)
-
-
-def _offsets(log: Feedback, pairs: Ints) -> Ints:
-    """Return (n_contexts + 1,) where the pairs of each context begin, given the pairs of each record."""
-    return offsets_of(np.bincount(log.context_of, pairs, log.n_contexts).astype(np.int64))
+    of_context = np.bincount(log.context_of, pairs, log.n_contexts).astype(np.int64)
+    return replace(log, records=cut, context_offsets=offsets_of(of_context), given_design=design, ballots=log)

@@ -1,16 +1,17 @@
-"""What a log covers and where it is thin: plain data that prints as tables."""
+"""What a reader saw, and what a log covers and where it is thin: plain data, the latter prints as tables."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs
+from nasheval.errors import ReadError
 from nasheval.feedback.design import Design
 from nasheval.feedback.links import BRIDGED, UNKNOWN, components, only_a_ladder, pair_status
-from nasheval.feedback.menus import BEST_WORST, ORDER, PARTIAL, MenuCatalogue
+from nasheval.feedback.menus import BEST_WORST, OFTEN, ORDER, PARTIAL, MenuCatalogue
 from nasheval.feedback.position import ONE_ORDER, PositionBias, position_bias
 from nasheval.feedback.records import Records
 from nasheval.feedback.verdicts import PairCounts
@@ -25,6 +26,36 @@ _MATRIX = 10  # more agents than this do not fit on a line
 
 
 @dataclass(frozen=True)
+class ReadReport:
+    """What a reader saw: kept with the log, shown by `nasheval check`.
+
+    Args:
+        source: the file or object.
+        kind: what it was taken to be.
+        rows: rows read.
+        used: rows that became records.
+        roles: which column plays which role.
+        labels: how many rows carry each raw label, and what it was taken to mean.
+        dropped: rows left out because the user asked for it, by reason.
+        problems: rows that were left out because something is wrong with them.
+    """
+
+    source: str
+    kind: str
+    rows: int
+    used: int
+    roles: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, tuple[str, int]] = field(default_factory=dict)
+    dropped: dict[str, int] = field(default_factory=dict)
+    problems: tuple[ReadError, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        labels = {label: {"meaning": meaning, "rows": rows} for label, (meaning, rows) in self.labels.items()}
+        return {**vars(self), "labels": labels, "problems": [str(problem) for problem in self.problems]}
+
+
+@dataclass(frozen=True)
 class Coverage:
     """What a log covers.
 
@@ -33,14 +64,11 @@ class Coverage:
         n_contexts, n_records, n_voters: sizes; n_voters is None where voters are unknown.
         empty_contexts: contexts without a record.
         design, design_reason: how the log came about.
-        votes: (K, K) records that hold each pair.
-        margin: (K, K) mean verdict of each pair, NaN where it never met.
-        agent_votes: (K,) comparisons by agent, each record and opponent one.
-        wins, losses, ties, unasked: (K,) what they said, weighted; unasked are those whose order was not asked.
+        counts: what was said of each pair.
         weighted: whether the records have weights.
         components: groups of agents that comparisons connect.
         never_won, never_lost: agents without a single win, or loss.
-        rare: names of menus with fewer than `rare_below` records, rarest first (at most 20), and how many there are.
+        rare: names of menus with fewer than `OFTEN` records, rarest first (at most 20); n_rare: how many there are.
         could_not_meet: pairs never compared whose agents were never in the log at the same time.
         position_bias: None where the order shown is unknown, or no pair was shown in both orders.
         one_order: whether the order shown is known and every pair was always shown in the same one.
@@ -53,20 +81,13 @@ class Coverage:
     empty_contexts: int
     design: str
     design_reason: str
-    votes: Ints
-    margin: Floats
-    agent_votes: Ints
-    wins: Floats
-    losses: Floats
-    ties: Floats
-    unasked: Floats
+    counts: PairCounts
     weighted: bool
     components: tuple[tuple[str, ...], ...]
     never_won: tuple[str, ...]
     never_lost: tuple[str, ...]
     rare: tuple[str, ...]
     n_rare: int
-    rare_below: int
     n_menus: int
     could_not_meet: tuple[tuple[str, str], ...]
     position_bias: PositionBias | None
@@ -75,7 +96,7 @@ class Coverage:
     @property
     def pairs_seen(self) -> int:
         """Number of pairs compared at least once."""
-        return int((np.triu(self.votes, 1) > 0).sum())
+        return int((np.triu(self.counts.votes, 1) > 0).sum())
 
     @property
     def share_of_pairs(self) -> float:
@@ -85,22 +106,22 @@ class Coverage:
     @property
     def pairs_bridged(self) -> int:
         """Number of pairs never compared whose agents are connected through others."""
-        return int((np.triu(pair_status(self.votes), 1) == BRIDGED).sum())
+        return int((np.triu(pair_status(self.counts.votes), 1) == BRIDGED).sum())
 
     @property
     def pairs_unknown(self) -> int:
         """Number of pairs never compared whose agents nothing connects."""
-        return int((np.triu(pair_status(self.votes), 1) == UNKNOWN).sum())
+        return int((np.triu(pair_status(self.counts.votes), 1) == UNKNOWN).sum())
 
     @property
     def only_a_ladder(self) -> bool:
         """Whether three or more agents were compared without a loop, so that no cycle of preferences can be seen."""
-        return only_a_ladder(self.votes)
+        return only_a_ladder(self.counts.votes)
 
     @property
     def condorcet_winner(self) -> str | None:
         """The agent whose pooled margin against every other is positive, if there is one."""
-        beats = (self.margin > 0).sum(axis=1) == len(self.agents) - 1
+        beats = (self.counts.margin > 0).sum(axis=1) == len(self.agents) - 1
         return self.agents[int(beats.argmax())] if len(self.agents) > 1 and beats.any() else None
 
     def warnings(self) -> list[str]:
@@ -109,6 +130,7 @@ class Coverage:
 
     def to_dict(self) -> dict[str, object]:
         """Return plain values, ready for JSON."""
+        bias = self.position_bias
         return {
             "agents": list(self.agents),
             "contexts": self.n_contexts,
@@ -123,17 +145,17 @@ class Coverage:
             "pairs_bridged": self.pairs_bridged,
             "pairs_unknown": self.pairs_unknown,
             "only_a_ladder": self.only_a_ladder,
-            "votes": self.votes.tolist(),
-            "margin": [[None if np.isnan(cell) else float(cell) for cell in row] for row in self.margin],
-            "components": [list(part) for part in self.components],
+            "votes": self.counts.votes.tolist(),
+            "margin": [[None if np.isnan(cell) else float(cell) for cell in row] for row in self.counts.margin],
+            "components": [list(group) for group in self.components],
             "never_won": list(self.never_won),
             "never_lost": list(self.never_lost),
             "rare_menus": self.n_rare,
             "could_not_meet": [list(pair) for pair in self.could_not_meet],
-            "position_bias": None if self.position_bias is None else self.position_bias.mean,
-            "position_error": None if self.position_bias is None else self.position_bias.error,
-            "position_balanced": None if self.position_bias is None else self.position_bias.balanced,
-            "position_pairs": None if self.position_bias is None else self.position_bias.pairs,
+            "position_bias": bias and bias.mean,
+            "position_error": bias and bias.error,
+            "position_balanced": bias and bias.balanced,
+            "position_pairs": bias and bias.pairs,
             "position_note": ONE_ORDER if self.one_order else None,
             "condorcet_winner": self.condorcet_winner,
             "warnings": self.warnings(),
@@ -147,7 +169,6 @@ class Coverage:
         yield _agent_table(self)
         if 2 < len(self.agents) <= _MATRIX:
             yield _pair_table(self)
-
         for warning in self.warnings():
             yield Text.assemble(("!", "yellow"), " ", warning)  # an agent may be called "[bold]" or ":cat:"
 
@@ -156,10 +177,9 @@ class Coverage:
 
         from rich.console import Console
 
-        console = Console(file=StringIO(), width=110, color_system=None)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get()
+        text = StringIO()
+        Console(file=text, width=110, color_system=None).print(self)
+        return text.getvalue()
 
 
 # -- measuring --------------------------------------------------------------------------------------------------------
@@ -173,13 +193,16 @@ def measure(
     menus: MenuCatalogue,
     counts: PairCounts,
     design: Design,
-    rare: int,
 ) -> Coverage:
-    """Measure what a log covers, given its fields and what follows from them; see `Feedback.coverage`."""
-    wins, losses = counts.wins.sum(axis=1), counts.wins.sum(axis=0)
+    """Measure what a log covers, given its fields and what follows from them."""
+
+    def named(which: Bools) -> tuple[str, ...]:
+        return tuple(agents[i] for i in np.flatnonzero(which))
+
     seen = counts.votes.sum(axis=1) > 0
-    few = np.flatnonzero(menus.counts < rare)
-    few = few[np.argsort(menus.counts[few], kind="stable")]
+    rare = np.flatnonzero(menus.counts < OFTEN)
+    rarest = rare[np.argsort(menus.counts[rare], kind="stable")][:20]
+    n_groups, group = components(counts.votes)
     bias = position_bias(records, len(agents))
     return Coverage(
         agents=agents,
@@ -189,20 +212,13 @@ def measure(
         empty_contexts=int((np.diff(context_offsets) == 0).sum()),
         design=design.name,
         design_reason=design.reason,
-        votes=counts.votes,
-        margin=counts.margin,
-        agent_votes=counts.votes.sum(axis=1),
-        wins=wins,
-        losses=losses,
-        ties=counts.ties.sum(axis=1),
-        unasked=counts.censored.sum(axis=1),
+        counts=counts,
         weighted=records.weight is not None,
-        components=_components(agents, counts.votes),
-        never_won=_named(agents, seen & (wins == 0)),
-        never_lost=_named(agents, seen & (losses == 0)),
-        rare=tuple(f"{menu_name(menus, agents, int(m))}: {menus.counts[m]}" for m in few[:20]),
-        n_rare=len(few),
-        rare_below=rare,
+        components=tuple(sorted((named(group == g) for g in range(n_groups)), key=len, reverse=True)),
+        never_won=named(seen & (counts.wins.sum(axis=1) == 0)),
+        never_lost=named(seen & (counts.wins.sum(axis=0) == 0)),
+        rare=tuple(f"{_menu_name(menus, agents, int(m))}: {menus.counts[m]}" for m in rarest),
+        n_rare=len(rare),
         n_menus=len(menus),
         could_not_meet=_could_not_meet(records, agents, counts.votes),
         position_bias=bias,
@@ -210,20 +226,11 @@ def measure(
     )
 
 
-def menu_name(menus: MenuCatalogue, agents: tuple[str, ...], menu: int) -> str:
+def _menu_name(menus: MenuCatalogue, agents: tuple[str, ...], menu: int) -> str:
     """Return a menu as people would write it, with the form of the question unless it is to rank all."""
     form = int(menus.form[menu])
     asked = {ORDER: "", BEST_WORST: " (best and worst)", PARTIAL: " (some ranked)", 1: " (best)"}
     return "{" + ", ".join(agents[a] for a in menus.members(menu)) + "}" + asked.get(form, f" (best {form})")
-
-
-def _named(agents: tuple[str, ...], which: Bools) -> tuple[str, ...]:
-    return tuple(agents[i] for i in np.flatnonzero(which))
-
-
-def _components(agents: tuple[str, ...], votes: Ints) -> tuple[tuple[str, ...], ...]:
-    count, label = components(votes)
-    return tuple(sorted((_named(agents, label == group) for group in range(count)), key=len, reverse=True))
 
 
 def _could_not_meet(records: Records, agents: tuple[str, ...], votes: Ints) -> tuple[tuple[str, str], ...]:
@@ -247,11 +254,13 @@ def _could_not_meet(records: Records, agents: tuple[str, ...], votes: Ints) -> t
 
 def _summary(cover: Coverage) -> str:
     voters = f", {cover.n_voters:,} voters" if cover.n_voters is not None else ""
+    votes = cover.counts.votes[np.triu_indices(len(cover.agents), 1)]
+    spread = np.quantile(votes, [0, 0.5, 1]) if len(votes) else [0]
     lines = [
         f"[bold]{cover.n_records:,}[/] records at [bold]{cover.n_contexts:,}[/] contexts, "
         f"[bold]{len(cover.agents)}[/] agents, {cover.n_menus:,} menus{voters}",
         f"pairs compared: {cover.pairs_seen:,} of {n_pairs(len(cover.agents)):,} ({cover.share_of_pairs:.0%}), "
-        f"{_spread(cover)} votes per pair (least, median, most)",
+        f"{', '.join(f'{x:,.0f}' for x in spread)} votes per pair (least, median, most)",
         f"design: [bold]{cover.design}[/] ({cover.design_reason})",
     ]
     if cover.position_bias is not None:
@@ -265,38 +274,34 @@ def _both_orders(pairs: int) -> str:
     return f"the {'one pair' if pairs == 1 else f'{pairs:,} pairs'} shown in both orders"
 
 
-def _spread(cover: Coverage) -> str:
-    votes = cover.votes[np.triu_indices(len(cover.agents), 1)]
-    return ", ".join(f"{x:,.0f}" for x in (votes.min(), np.median(votes), votes.max())) if len(votes) else "0"
-
-
 def _agent_table(cover: Coverage, most: int = 25) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    share, order = _pooled(cover)
+    share, order = _pooled(cover.counts)
     title = "Agents, by mean verdict pooled over all contexts"
     table = Table(
         title=title if len(order) <= most else f"{title} (first {most} of {len(order)})", title_justify="left"
     )
-    counts = {"won": cover.wins, "lost": cover.losses, "tied": cover.ties}
-    counts |= {"not asked": cover.unasked} if cover.unasked.any() else {}
+    wins, censored = cover.counts.wins, cover.counts.censored.sum(axis=1)
+    said = {"won": wins.sum(axis=1), "lost": wins.sum(axis=0), "tied": cover.counts.ties.sum(axis=1)}
+    said |= {"not asked": censored} if censored.any() else {}
     weight, digits = ("weight\n", 1) if cover.weighted else ("", 0)
     table.add_column("agent", overflow="fold")
-    headers = ["comparisons", *(weight + name for name in counts), "mean\nverdict", "opponents"]
-    for name in headers:
+    for name in ["comparisons", *(weight + name for name in said), "mean\nverdict", "opponents"]:
         table.add_column(name, justify="right")
     for i in order[:most]:
-        numbers = (f"{column[i]:,.{digits}f}" for column in counts.values())
-        met = int((cover.votes[i] > 0).sum())
-        table.add_row(Text(cover.agents[i]), f"{cover.agent_votes[i]:,}", *numbers, f"{share[i]:+.3f}", str(met))
+        votes, numbers = cover.counts.votes[i], (f"{column[i]:,.{digits}f}" for column in said.values())
+        met = int((votes > 0).sum())
+        table.add_row(Text(cover.agents[i]), f"{votes.sum():,}", *numbers, f"{share[i]:+.3f}", str(met))
     return table
 
 
-def _pooled(cover: Coverage) -> tuple[Floats, Ints]:
+def _pooled(counts: PairCounts) -> tuple[Floats, Ints]:
     """Return the mean verdict of each agent over all its comparisons, and the agents by it, best first."""
-    said = cover.wins + cover.losses + cover.ties + cover.unasked
-    share = np.divide(cover.wins - cover.losses, said, out=np.zeros(len(said)), where=said > 0)
+    wins, losses = counts.wins.sum(axis=1), counts.wins.sum(axis=0)
+    said = wins + losses + counts.ties.sum(axis=1) + counts.censored.sum(axis=1)
+    share = np.divide(wins - losses, said, out=np.zeros(len(said)), where=said > 0)
     return share, np.argsort(-share, kind="stable")
 
 
@@ -304,46 +309,36 @@ def _pair_table(cover: Coverage) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    order = _pooled(cover)[1]
+    order, votes, margin = _pooled(cover.counts)[1], cover.counts.votes, cover.counts.margin
     table = Table(title="Row against column, votes", title_justify="left")
     table.add_column("", overflow="fold")
     for place in range(len(order)):
         table.add_column(str(place + 1), justify="right")
     for place, j in enumerate(order):
-        cells = ["" if j == k else _pair_cell(cover, j, k) for k in order]
+        cells = [f"{margin[j, k]:+.2f}\n{votes[j, k]:,}" if votes[j, k] else "never\nmet" for k in order]
+        cells[place] = ""
         table.add_row(Text(f"{place + 1} {cover.agents[j]}"), *cells)
     return table
 
 
-def _pair_cell(cover: Coverage, j: int, k: int) -> str:
-    return f"{cover.margin[j, k]:+.2f}\n{cover.votes[j, k]:,}" if cover.votes[j, k] else "never\nmet"
-
-
 def _warnings(cover: Coverage) -> list[str]:
-    return [
-        *_graph_warnings(cover),
-        f"never won: {few(cover.never_won, 4)}" if cover.never_won else "",
-        f"never lost: {few(cover.never_lost, 4)}" if cover.never_lost else "",
-        f"{cover.n_rare:,} of {cover.n_menus:,} menus have fewer than {cover.rare_below} records "
-        f"(rarest: {cover.rare[0]})" if cover.n_rare else "",
-        f"{len(cover.could_not_meet):,} pairs could not meet: one agent left before the other came "
-        f"(such as {' and '.join(cover.could_not_meet[0])})" if cover.could_not_meet else "",
-        _position_warning(cover),
-    ]  # fmt: skip
-
-
-def _graph_warnings(cover: Coverage) -> list[str]:
-    """Say what pairs that were never compared rest on, and what the graph of comparisons cannot show."""
+    """Say what pairs that were never compared rest on, what the graph of comparisons cannot show, and what is thin."""
     bridged, groups = cover.pairs_bridged, len(cover.components)
     never = "1 pair was never compared but is" if bridged == 1 else f"{bridged:,} pairs were never compared but are"
-    shape = "a tree" if groups == 1 else "trees"
     return [
         Note(f"{never} connected through others; a fit bridges them by the outcome model, and marks them",
              "bridged-pairs") if bridged else "",
         f"the comparisons fall into {groups} groups that never meet (such as {few(cover.components[1], 4)}): results "
         "across groups are not identified" if groups > 1 else "",
-        f"the comparisons form {shape}: these votes can only tell a ladder, no cycle can be seen"
-        if cover.only_a_ladder and cover.pairs_seen else "",
+        f"the comparisons form {'a tree' if groups == 1 else 'trees'}: these votes can only tell a ladder, no cycle "
+        "can be seen" if cover.only_a_ladder and cover.pairs_seen else "",
+        f"never won: {few(cover.never_won, 4)}" if cover.never_won else "",
+        f"never lost: {few(cover.never_lost, 4)}" if cover.never_lost else "",
+        f"{cover.n_rare:,} of {cover.n_menus:,} menus have fewer than {OFTEN} records "
+        f"(rarest: {cover.rare[0]})" if cover.n_rare else "",
+        f"{len(cover.could_not_meet):,} pairs could not meet: one agent left before the other came "
+        f"(such as {' and '.join(cover.could_not_meet[0])})" if cover.could_not_meet else "",
+        _position_warning(cover),
     ]  # fmt: skip
 
 

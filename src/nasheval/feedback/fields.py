@@ -11,11 +11,11 @@ import numpy as np
 
 from nasheval.arrays import Floats, Ints, int_dtype, offsets_of, readonly, runs
 from nasheval.feedback.menus import ORDER, MenuCatalogue
-from nasheval.feedback.partition import Zero
 
 Menu = tuple[int, ...]
 
 # Table syn-config.
+GROUPS, CRITERIA = 3, 12  # G and p: the criteria come in groups of equal size
 LENGTH_SCALE = 0.5  # of the fields
 EPSILON = 0.1  # share of a voter's weight that is spread over all criteria
 ALPHA = 20.0  # Dirichlet concentration of the rest, inside the voter's preferred group
@@ -28,28 +28,15 @@ ALL_TRIPLES = 10  # winner feedback asks all triples of up to this many agents
 SHARED, CRITERION, CALIBRATION, PERMUTATION, POOL, DIRECTION, DIRECTIONS, TRAIN, TEST, MENUS, RECORDS = range(11)
 
 
-def stream(seed: int, *key: int) -> np.random.Generator:
-    """Return the generator at one place of the seed's tree, whatever else was or will be drawn."""
-    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=key))
-
-
 @dataclass(frozen=True)
 class FourierField:
-    """A random function of the context with several standardised outputs (Eq. syn-rff).
+    """A random function of the context with several outputs, standardised on calibration contexts (Eq. syn-rff)."""
 
-    Args:
-        frequencies: (D, d) omega_b.
-        phases: (D,) phi_b.
-        coefficients: (D, outputs) V_ba.
-        mean: (outputs,) mean of the raw field on the calibration contexts.
-        scale: (outputs,) its standard deviation there.
-    """
-
-    frequencies: Floats
-    phases: Floats
-    coefficients: Floats
-    mean: Floats
-    scale: Floats
+    frequencies: Floats  # (D, d) omega_b
+    phases: Floats  # (D,) phi_b
+    coefficients: Floats  # (D, outputs) V_ba
+    mean: Floats  # (outputs,) of the raw field on the calibration contexts
+    scale: Floats  # (outputs,) its standard deviation there
 
     @classmethod
     def draw(cls, rng: np.random.Generator, outputs: int, features: int, calibration: Floats) -> FourierField:
@@ -72,34 +59,7 @@ class FourierField:
         return values
 
 
-@dataclass(frozen=True)
-class Performance:
-    """The performance vectors r_j(x) of all agents (Eq. syn-vector-performance).
-
-    Args:
-        shared: the field s, K outputs.
-        criterion: the field h, K * p outputs, agent by agent.
-        specialization: (K, p) C_jt.
-        amplitudes: (a_s, a_c, a_h).
-    """
-
-    shared: FourierField
-    criterion: FourierField
-    specialization: Floats
-    amplitudes: tuple[float, float, float]
-
-    def __call__(self, X: Floats) -> Floats:
-        """Return r at X, (n, d), as (n, K, p)."""
-        a_s, a_c, a_h = self.amplitudes
-        r = self.criterion(X).reshape(len(X), *self.specialization.shape)
-        np.tanh(r, out=r)
-        r *= a_h
-        r += a_s * self.shared(X)[:, :, None]
-        r += a_c * self.specialization
-        return r
-
-
-def specialization(places: Ints, groups: int, criteria: int) -> Floats:
+def specialization(places: Ints) -> Floats:
     """Return C, (K, p), from the permutation a_j, (K,) (Eq. syn-specialization).
 
     The group offsets o_g are ceil(g K / G), spread evenly round the circle of K places: (0, 2, 4) for K = 5 and G = 3.
@@ -108,18 +68,17 @@ def specialization(places: Ints, groups: int, criteria: int) -> Floats:
     large K those two groups would agree on almost every pair and outvote the third, and the cycles would be gone.
     """
     agents = len(places)
-    offsets = -(-np.arange(groups) * agents // groups)
+    offsets = -(-np.arange(GROUPS) * agents // GROUPS)
     by_group = 2.0 - 2.0 / (agents - 1) * ((places[:, None] - offsets) % agents)
-    return readonly(np.repeat(by_group, criteria, axis=1))
+    return readonly(np.repeat(by_group, CRITERIA // GROUPS, axis=1))
 
 
-def voter_weights(rng: np.random.Generator, voters: int, *, groups: int, criteria: int) -> Floats:
+def voter_weights(rng: np.random.Generator, voters: int) -> Floats:
     """Return w, (V, p), of the first V voters of the pool (Eq. syn-voter-weights); voter v prefers group v mod G."""
-    theta = np.zeros((voters, groups, criteria))
+    theta = np.zeros((voters, GROUPS, CRITERIA // GROUPS))
     # row by row from one stream, so a larger pool begins with the smaller one
-    theta[np.arange(voters), np.arange(voters) % groups] = rng.dirichlet(np.full(criteria, ALPHA), voters)
-    p = groups * criteria
-    return readonly(EPSILON / p + (1.0 - EPSILON) * theta.reshape(voters, p))
+    theta[np.arange(voters), np.arange(voters) % GROUPS] = rng.dirichlet(np.full(theta.shape[2], ALPHA), voters)
+    return readonly(EPSILON / CRITERIA + (1.0 - EPSILON) * theta.reshape(voters, CRITERIA))
 
 
 def preference_places(utilities: Floats) -> Ints:
@@ -130,55 +89,55 @@ def preference_places(utilities: Floats) -> Ints:
     return places
 
 
-@dataclass(frozen=True)
-class SelectionLaw:
-    """Which menus a context is asked (Eq. syn-selection).
+def selection_levels(X: Floats, directions: Floats) -> Floats:
+    """Return the level e of Eq. syn-selection at X, (n, d), along each of (D, d) directions of any length, (n, D)."""
+    unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    level: Floats = (X - 0.5) @ unit.T
+    level *= ETA * sqrt(12.0) / 2.0
+    np.tanh(level, out=level)  # sigma(z) = (1 + tanh(z / 2)) / 2, which cannot overflow
+    level *= (E_MAX - E_MIN) / 2.0
+    level += (E_MAX + E_MIN) / 2.0
+    return level
 
-    Args:
-        direction: (d,) b, of any length.
-        agent_directions: (K, d) one such direction per agent, for menus drawn one per context.
+
+def draw_probabilities(X: Floats, menus: MenuCatalogue, by_agent: Floats) -> Floats:
+    """Return the probability that the one menu drawn at X is m, (n, M), rows sum to one.
+
+    Each menu has the level of Eq. syn-selection along its own direction, the sum of its agents' directions `by_agent`,
+    (K, d), and the levels are divided by their sum. So no probability is below E_MIN / (E_MAX M): overlap holds.
     """
+    level = selection_levels(X, np.add.reduceat(by_agent[menus.agent], menus.offsets[:-1], axis=0))
+    level /= level.sum(axis=1, keepdims=True)
+    return level
 
-    direction: Floats
-    agent_directions: Floats
 
-    def inclusion(self, X: Floats) -> Floats:
-        """Return e0(x), (n,), the same for every menu."""
-        return self._level(X, self.direction[None])[:, 0]
-
-    def one(self, X: Floats, menus: MenuCatalogue) -> Floats:
-        """Return the probability that the one menu asked is m, (n, M), rows sum to one.
-
-        Each menu has the level of Eq. syn-selection along its own direction, the sum of its agents' directions, and the
-        levels are divided by their sum. So no probability is below E_MIN / (E_MAX M): overlap holds at every x.
-        """
-        directions = np.add.reduceat(self.agent_directions[menus.agent], menus.offsets[:-1], axis=0)
-        level = self._level(X, directions)
-        level /= level.sum(axis=1, keepdims=True)
-        return level
-
-    def _level(self, X: Floats, directions: Floats) -> Floats:
-        unit = directions / np.linalg.norm(directions, axis=1, keepdims=True)
-        level: Floats = (X - 0.5) @ unit.T
-        level *= ETA * sqrt(12.0) / 2.0
-        np.tanh(level, out=level)  # sigma(z) = (1 + tanh(z / 2)) / 2, which cannot overflow
-        level *= (E_MAX - E_MIN) / 2.0
-        level += (E_MAX + E_MIN) / 2.0
-        return level
+def questions(e: Floats, n_menus: int, rng: np.random.Generator) -> tuple[Ints, Ints]:
+    """Return context and menu of each question, contexts ascending; e is (n,) for inclusion, (n, M) for one draw."""
+    if e.ndim == 1:
+        context, menu = np.nonzero(rng.random((len(e), n_menus)) < e[:, None])
+        return context, menu
+    below = np.cumsum(e, axis=1) <= rng.random((len(e), 1))
+    return np.arange(len(e)), np.minimum(below.sum(axis=1), n_menus - 1)  # sums may fall short of one by rounding
 
 
 # -- menus ------------------------------------------------------------------------------------------------------------
 
 
-def default_menus(agents: int, rng: np.random.Generator) -> dict[str, list[Menu]]:
-    """Return the catalogue of each modality (appendix section "Menus, selection, and feedback")."""
-    triples = cyclic_triples(agents)
-    if agents <= ALL_TRIPLES:
-        winner: set[Menu] = set(combinations(range(agents), 3))
-    else:  # each relabelling covers every pair, so a pair is in about three menus, as for K = 5
-        names = [rng.permutation(agents).tolist() for _ in range(3)]
-        winner = {_menu(name[j] for j in menu) for name in names for menu in triples}
-    return {"pairwise": list(combinations(range(agents), 2)), "ranking": triples, "winner": list(winner)}
+def catalogue(modality: str, agents: int, rng: np.random.Generator) -> MenuCatalogue:
+    """Return the menus of a modality without records (appendix section "Menus, selection, and feedback").
+
+    Their order is that in which `menus.catalogue` lists the menus of a log.
+    """
+    menus: list[Menu] = [*combinations(range(agents), 2)] if modality == "pairwise" else cyclic_triples(agents)
+    if modality == "winner" and agents <= ALL_TRIPLES:
+        menus = [*combinations(range(agents), 3)]
+    elif modality == "winner":  # each relabelling covers every pair, so a pair is in about three menus, as for K = 5
+        names = [rng.permutation(agents) for _ in range(3)]
+        menus = sorted({_menu(name[[*menu]]) for name in names for menu in menus})
+    sizes = np.full(len(menus), len(menus[0]))
+    form = np.full(len(menus), 1 if modality == "winner" else ORDER, np.int16)
+    agent = np.array(menus, int_dtype(agents)).ravel()
+    return MenuCatalogue(offsets_of(sizes), agent, form, np.zeros(0, np.int32), agents)
 
 
 def cyclic_triples(agents: int) -> list[Menu]:
@@ -194,15 +153,6 @@ def cyclic_triples(agents: int) -> list[Menu]:
         menus |= {_menu(((i + step) % agents) for step in (0, a, whole)) for i in range(agents)}
         new -= {a, whole - a, whole}
     return sorted(menus)
-
-
-def listed(menus: list[Menu], agents: int, *, winner: bool) -> MenuCatalogue:
-    """Return menus as a catalogue without records, in the order in which `menus.catalogue` lists those of a log."""
-    menus = sorted(menus, key=lambda menu: (len(menu), menu))
-    sizes = np.array([len(menu) for menu in menus])
-    form = np.where((sizes > 2) & winner, 1, ORDER).astype(np.int16)  # the best of two is a plain duel
-    agent = np.array([a for menu in menus for a in menu], int_dtype(agents))
-    return MenuCatalogue(offsets_of(sizes), agent, form, np.zeros(0, np.int32), agents)
 
 
 def _menu(agents: Iterable[int]) -> Menu:
@@ -234,10 +184,3 @@ def revealed(places: Ints, offsets: Ints, modality: str) -> Ints:
     best = np.minimum.reduceat(places, offsets[:-1], axis=-1)
     beaten: Ints = (places != np.repeat(best, np.diff(offsets), axis=-1)).astype(np.int8)
     return beaten
-
-
-def zero_codes(modality: str, sizes: Ints) -> Ints | Zero:
-    """Return what a shared block means: not asked, where only the winner of more than two was."""
-    if modality != "winner":
-        return Zero.TIE
-    return np.where(sizes > 2, np.int8(Zero.CENSORED), np.int8(Zero.TIE))

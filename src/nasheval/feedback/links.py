@@ -1,4 +1,7 @@
-"""What the graph of compared pairs can tell: agents are its nodes, and an edge joins two that met at least once."""
+"""What the graph of compared pairs can tell: agents are its nodes, and an edge joins two that met at least once.
+
+Everywhere `votes` is (K, K), how often each pair was compared; a pair was compared where either triangle says so.
+"""
 
 from __future__ import annotations
 
@@ -14,11 +17,7 @@ UNKNOWN = 2
 
 
 def components(votes: Ints) -> tuple[int, Ints]:
-    """Return how many groups of agents comparisons connect, and (K,) the group of each agent.
-
-    Args:
-        votes: (K, K) how often each pair was compared; a pair is taken as compared where either triangle says so.
-    """
+    """Return how many groups of agents comparisons connect, and (K,) the group of each agent."""
     if not len(votes):
         return 0, np.zeros(0, np.int32)
     count, label = connected_components(csr_array(_compared(votes)), directed=False)
@@ -30,9 +29,6 @@ def pair_status(votes: Ints) -> Ints:
 
     `SEEN`: compared at least once, and the diagonal; `BRIDGED`: never compared, but connected through other agents, so
     that a model of the agents can carry over; `UNKNOWN`: nothing connects the two.
-
-    Args:
-        votes: (K, K) how often each pair was compared.
     """
     _, label = components(votes)
     status = np.where(label[:, None] == label[None, :], BRIDGED, UNKNOWN).astype(np.int8)
@@ -42,11 +38,7 @@ def pair_status(votes: Ints) -> Ints:
 
 
 def only_a_ladder(votes: Ints) -> bool:
-    """Tell whether three or more agents were compared along a forest: without a loop no cycle of preferences shows.
-
-    Args:
-        votes: (K, K) how often each pair was compared.
-    """
+    """Tell whether three or more agents were compared along a forest: without a loop no cycle of preferences shows."""
     n_agents = len(votes)
     n_edges = int(np.triu(_compared(votes), 1).sum())
     return n_agents >= 3 and n_edges == n_agents - components(votes)[0]

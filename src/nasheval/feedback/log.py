@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -13,19 +12,18 @@ import pyarrow as pa
 
 from nasheval.arrays import Bools, Ints, offsets_of, readonly, runs
 from nasheval.contexts.table import as_table
-from nasheval.errors import InputError
-from nasheval.feedback import arrow, splitting
-from nasheval.feedback.arrow_columns import column_list
-from nasheval.feedback.assemble import Written, assemble, listed, refuse_not_finite
-from nasheval.feedback.coverage import Coverage, measure
+from nasheval.errors import Argument, InputError
+from nasheval.feedback.arrow_columns import column_list, joined_contexts, joined_voters, refuse_not_finite
+from nasheval.feedback.assemble import Written, assemble
+from nasheval.feedback.coverage import Coverage, ReadReport, measure
 from nasheval.feedback.design import DESIGNS, Design, DesignName, detect
-from nasheval.feedback.joining import joined_contexts, joined_voters
 from nasheval.feedback.menus import MenuCatalogue, catalogue
-from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.records import Records
 from nasheval.feedback.verdicts import PairCounts, PairVerdicts, count_pairs, pair_verdicts
+from nasheval.notes import few
 
 _AS_GIVEN = "as given"
+SEVERAL = 20  # voters from which on some of them stand for all
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -91,7 +89,11 @@ class Feedback:
     @cached_property
     def sole_voters(self) -> Ints:
         """(n_contexts,) the voter of each context; nobody, (0,), where some have none, several or an unknown one."""
-        return splitting.sole_voters(self.records.voter, self.context_offsets)
+        voter, sizes, nobody = self.records.voter, np.diff(self.context_offsets), np.zeros(0, np.int64)
+        if voter is None or not sizes.all() or (voter < 0).any():
+            return nobody
+        first = voter[self.context_offsets[:-1]]
+        return nobody if (voter != np.repeat(first, sizes)).any() else first
 
     @cached_property
     def units(self) -> Ints:
@@ -101,7 +103,7 @@ class Feedback:
         learned of one foretells the same one, not others.
         """
         voters = len(np.unique(self.sole_voters))
-        return self.sole_voters if splitting.SEVERAL <= voters < self.n_contexts else np.arange(self.n_contexts)
+        return self.sole_voters if SEVERAL <= voters < self.n_contexts else np.arange(self.n_contexts)
 
     @cached_property
     def menus(self) -> MenuCatalogue:
@@ -150,12 +152,14 @@ class Feedback:
             n_contexts: needed only where `contexts` has no columns and some contexts have no record.
             options: voters, text, design, report.
         """
-        options["given_design"] = _given(options.pop("design", None))
+        design = options.pop("design", None)
+        if design not in (None, *DESIGNS):
+            raise InputError(f"The design {design!r} is unknown; accepted are 'inclusion' and 'draws'.")
+        options["given_design"] = None if design is None else Design(design, _AS_GIVEN)
         contexts = pa.table({}) if contexts is None else contexts
-        context_of = np.arange(len(records)) if context_of is None else _whole_numbers(context_of)
-        size = contexts.num_rows if contexts.num_columns else n_contexts
-        size = int(context_of.max(initial=-1)) + 1 if size is None else size
-        _check_context_of(context_of, len(records), size)
+        known = contexts.num_rows if contexts.num_columns else n_contexts
+        places = np.arange(len(records)) if context_of is None else np.asarray(context_of)
+        context_of, size = _checked_contexts(places, len(records), known)
         _check_numbers(records, agents, options.get("voters"))
         if np.any(context_of[1:] < context_of[:-1]):
             order = np.argsort(context_of, kind="stable")
@@ -211,12 +215,8 @@ class Feedback:
 
     # -- what it tells ------------------------------------------------------------------------------------------------
 
-    def coverage(self, *, rare: int = 30) -> Coverage:
-        """Return what the log covers and where it is thin; prints as tables.
-
-        Args:
-            rare: menus with fewer records than this are listed as too rare to estimate.
-        """
+    def coverage(self) -> Coverage:
+        """Return what the log covers and where it is thin; prints as tables."""
         return measure(
             self.records,
             self.agents,
@@ -224,7 +224,6 @@ class Feedback:
             menus=self.menus,
             counts=self.pair_counts,
             design=self.how_designed,
-            rare=rare,
         )
 
     def __repr__(self) -> str:
@@ -232,11 +231,6 @@ class Feedback:
             f"Feedback({self.n_records:,} records, {self.n_contexts:,} contexts, {self.n_agents} agents, "
             f"{len(self.menus):,} menus, design={self.design!r})"
         )
-
-    def equals(self, other: Feedback) -> bool:
-        """Tell whether two logs hold the same agents, contexts and records, whoever said what their design is."""
-        same_names = self.agents == other.agents and self.text == other.text
-        return same_names and bool(self.to_arrow().equals(other.to_arrow()))
 
     # -- parts of it --------------------------------------------------------------------------------------------------
 
@@ -271,7 +265,7 @@ class Feedback:
         kept = list(agents)
         strangers = [name for name in kept if name not in self.agents]
         if strangers:
-            raise InputError(f"There is no agent {strangers[0]!r} in this log; it has {listed(self.agents)}.")
+            raise InputError(f"There is no agent {strangers[0]!r} in this log; it has {few(self.agents, 8)}.")
         number = np.full(self.n_agents, -1)
         number[[self.agents.index(name) for name in kept]] = np.arange(len(kept))
         inside = np.logical_and.reduceat(number[self.records.agent] >= 0, self.records.offsets[:-1])
@@ -283,9 +277,14 @@ class Feedback:
         used = np.diff(self.context_offsets) > 0
         return self if used.all() or self.design == "inclusion" else self[used]
 
-    def with_design(self, design: DesignName) -> Feedback:
-        """Return the same log, taken to be of the given design."""
-        return replace(self, given_design=_given(design))
+    def keep_frequent(self, min_votes: int) -> Feedback:
+        """Return the log of the agents that stand in at least so many records among themselves."""
+        count = np.bincount(self.records.agent, minlength=self.n_agents)
+        kept = [name for name, votes in zip(self.agents, count, strict=True) if votes >= min_votes]
+        if len(kept) < 2:
+            least = Argument("min_votes", min_votes)
+            raise InputError(least, ": fewer than two agents have as many records; ask for fewer.")
+        return self if len(kept) == self.n_agents else self.keep_agents(kept).keep_frequent(min_votes)
 
     def average_repeats(self) -> Feedback:
         """Return the log in which records of the same menu at one context share one unit of weight.
@@ -298,8 +297,8 @@ class Feedback:
         weight = self.records.weights / count[place.ravel()]
         return replace(self, records=self.records.replace(weight=weight), given_design=design)
 
-    def split(self, fraction: float = 0.8, *, seed: int = 0, by: str | None = None) -> tuple[Feedback, Feedback]:
-        """Split the contexts in two; a context's records stay together, and at random so do a voter's contexts.
+    def split(self, fraction: float = 0.8, *, seed: int = 0) -> tuple[Feedback, Feedback]:
+        """Split the contexts in two at random; a context's records stay together, and so do a voter's contexts.
 
         Voters are kept whole where every context has one known voter and there are 20 or more: what is learned of one
         would help to foretell the same one, not others. The command line (`--part`, `--holdout`) splits the same way.
@@ -307,21 +306,18 @@ class Feedback:
         Args:
             fraction: share of the contexts in the first part; of the voters, where voters are kept whole.
             seed: of the random choice.
-            by: None: at random; "time": the earliest contexts first; a context column: equal values stay together. In
-                the latter two a voter may be in both parts.
         """
         if not 0 < fraction < 1:
             raise InputError(f"The fraction is {fraction}; accepted is a number between 0 and 1, such as 0.8.")
-        rng = np.random.default_rng(seed)
-        if by is None:
-            chosen = splitting.at_random(self.sole_voters, self.n_contexts, fraction, rng)
-        elif by == "time":
-            chosen = splitting.earliest(self.records.time, self.context_of, self.n_contexts, fraction)
+        rng, voters = np.random.default_rng(seed), np.unique(self.sole_voters)
+        if len(voters) < SEVERAL:
+            first = np.isin(
+                np.arange(self.n_contexts), rng.permutation(self.n_contexts)[: round(fraction * self.n_contexts)]
+            )
         else:
-            chosen = splitting.by_column(self.contexts, by, fraction, rng)
-        return self[chosen], self[~chosen]
-
-    # -- with others, and on disk -------------------------------------------------------------------------------------
+            held_out = round(1 - fraction, 12)  # so that 1 - 0.9 is 0.1
+            first = ~np.isin(self.sole_voters, rng.permutation(voters)[: round(held_out * len(voters))])
+        return self[first], self[~first]
 
     @classmethod
     def concat(cls, logs: Sequence[Feedback]) -> Feedback:
@@ -348,60 +344,25 @@ class Feedback:
             given_design=designs.pop() if len(designs) == 1 else None,
         )
 
-    def to_arrow(self) -> pa.Table:
-        """Return one row per context, its records in the list column `_records`."""
-        return arrow.to_arrow(
-            self.records,
-            agents=self.agents,
-            contexts=self.contexts,
-            context_offsets=self.context_offsets,
-            voters=self.voters,
-            text=self.text,
-            design=None if self.given_design is None else self.given_design.name,
+
+def _checked_contexts(context_of: Ints, n_records: int, n_contexts: int | None) -> tuple[Ints, int]:
+    """Return the context of each record, and how many contexts there are: as many as are named, unless known."""
+    if len(context_of) and context_of.dtype.kind not in "iu":
+        raise InputError(
+            f"context_of holds values of type {context_of.dtype}; accepted are whole numbers: the row of each context."
         )
-
-    @classmethod
-    def from_arrow(cls, table: pa.Table) -> Feedback:
-        """Return the log that `to_arrow` wrote."""
-        return arrow.from_arrow(table, cls.from_records)
-
-    def to_parquet(self, path: str | PathLike[str]) -> None:
-        """Write the log to one Parquet file."""
-        arrow.to_parquet(self.to_arrow(), path)
-
-    @classmethod
-    def from_parquet(cls, path: str | PathLike[str]) -> Feedback:
-        """Read the log that `to_parquet` wrote."""
-        return arrow.from_parquet(path, cls.from_records)
-
-
-def _given(design: DesignName | None) -> Design | None:
-    if design is None:
-        return None
-    if design not in DESIGNS:
-        raise InputError(f"The design {design!r} is unknown; accepted are 'inclusion' and 'draws'.")
-    return Design(design, _AS_GIVEN)
-
-
-def _check_context_of(context_of: Ints, n_records: int, n_contexts: int) -> None:
     if len(context_of) != n_records:
         raise InputError(f"context_of has {len(context_of)} values for {n_records} records; give one per record.")
-    if n_records and (int(context_of.min()) < 0 or int(context_of.max()) >= n_contexts):
-        outside = int(np.flatnonzero((context_of < 0) | (context_of >= n_contexts))[0])
-        there = f"contexts are 0 to {n_contexts - 1}" if n_contexts else "there is no context"
+    context_of = context_of.astype(np.intp, copy=False)
+    size = int(context_of.max(initial=-1)) + 1 if n_contexts is None else n_contexts
+    outside = np.flatnonzero((context_of < 0) | (context_of >= size))
+    if len(outside):
+        there = f"contexts are 0 to {size - 1}" if size else "there is no context"
         raise InputError(
-            f"Record {outside} belongs to context {int(context_of[outside])}, but {there}; "
+            f"Record {outside[0]} belongs to context {context_of[outside[0]]}, but {there}; "
             "give each record the row of its context."
         )
-
-
-def _whole_numbers(places: Ints) -> Ints:
-    places = np.asarray(places)
-    if len(places) and places.dtype.kind not in "iu":
-        raise InputError(
-            f"context_of holds values of type {places.dtype}; accepted are whole numbers: the row of each context."
-        )
-    return places.astype(np.intp, copy=False)
+    return context_of, size
 
 
 def _picked(which: slice | Ints | Bools | Sequence[int], n_contexts: int) -> Ints:

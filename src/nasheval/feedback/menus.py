@@ -16,6 +16,8 @@ from nasheval.feedback.records import Records
 ORDER, BEST_WORST, PARTIAL = 0, -1, -2  # rank all (ties allowed); best and worst; rank as many as you like
 # A form r > 0 is the question "choose the best r".
 
+OFTEN = 30  # times that a menu must be asked for a payoff that averages over menus
+
 _DENSE = 1 << 22  # keys below this are counted in a table rather than sorted
 
 
@@ -143,22 +145,11 @@ def _distinct(members: Ints, form: Ints, n_agents: int) -> tuple[Ints, Ints, Int
     if bound >= 2**62:
         rows, place = np.unique(np.column_stack([members, form]), axis=0, return_inverse=True)
         return rows[:, :-1], rows[:, -1].astype(np.int16), place.ravel()
-    key = np.zeros(len(members), np.int64)
-    for column, base in zip([*members.T, form - low], radix, strict=True):
-        key *= base
-        key += column
-    keys, place = _unique_keys(key, bound)
-    asked, rest = keys % radix[-1] + low, keys // radix[-1]
-    columns = []
-    for _ in range(members.shape[1]):
-        columns.append(rest % n_agents)
-        rest = rest // n_agents
-    return np.stack(columns[::-1], axis=1).astype(members.dtype), asked.astype(np.int16), place
-
-
-def _unique_keys(key: Ints, bound: int) -> tuple[Ints, Ints]:
+    key = np.ravel_multi_index([*members.T, form - low], radix)
     if bound > min(_DENSE, 8 * len(key)):
-        return np.unique(key, return_inverse=True)
-    present = np.bincount(key, minlength=bound) > 0
-    keys = np.flatnonzero(present)
-    return keys, (np.cumsum(present) - 1)[key]
+        keys, place = np.unique(key, return_inverse=True)
+    else:
+        present = np.bincount(key, minlength=bound) > 0
+        keys, place = np.flatnonzero(present), (np.cumsum(present) - 1)[key]
+    *columns, asked = np.unravel_index(keys, radix)
+    return np.stack(columns, axis=1).astype(members.dtype), (asked + low).astype(np.int16), place

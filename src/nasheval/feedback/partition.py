@@ -106,7 +106,7 @@ def top(chosen: Iterable[Hashable], menu: Iterable[Hashable]) -> Partition:
     rest = tuple(agent for agent in menu if agent not in chosen)
     if not rest:
         raise InputError(f"All of the menu {_listed(menu)} was chosen, which compares nothing; leave some agent out.")
-    return Partition((chosen, rest), _censored_if(len(menu) > 2))
+    return Partition((chosen, rest), Zero.CENSORED if len(menu) > 2 else Zero.TIE)  # the best of two is a plain duel
 
 
 def winner(best: Hashable, menu: Iterable[Hashable]) -> Partition:
@@ -120,31 +120,19 @@ def best_worst(best: Hashable, worst: Hashable, menu: Iterable[Hashable]) -> Par
     _require_inside((best, worst), menu)
     middle = tuple(agent for agent in menu if agent not in (best, worst))
     blocks = ((best,), middle, (worst,)) if middle else ((best,), (worst,))
-    return Partition(blocks, _censored_if(len(middle) > 1))
+    return Partition(blocks, Zero.CENSORED if len(middle) > 1 else Zero.TIE)
 
 
-def scores(values: Mapping[Hashable, float], *, tolerance: float = 0.0) -> Partition:
-    """Return the order of cardinal scores, higher is better.
-
-    Args:
-        values: a score for each agent.
-        tolerance: agents within this distance of the best score of a block join that block.
-    """
-    if not tolerance >= 0:
-        raise InputError(f"The tolerance is {tolerance}; accepted is a number of 0 or more.")
-    blocks: list[list[Hashable]] = []
-    leader = float("inf")
-    plain = {agent: _score(agent, value) for agent, value in values.items()}
-    for agent, value in sorted(plain.items(), key=lambda item: -item[1]):
-        if not blocks or leader - value > tolerance:
-            blocks.append([])
-            leader = value
-        blocks[-1].append(agent)
-    return weak(blocks)
+def scores(values: Mapping[Hashable, float]) -> Partition:
+    """Return the order of cardinal scores, one for each agent, higher is better; equal scores share a block."""
+    blocks: dict[float, list[Hashable]] = {}
+    for agent, value in values.items():
+        blocks.setdefault(_score(agent, value), []).append(agent)
+    return weak(blocks[score] for score in sorted(blocks, reverse=True))
 
 
 def _score(agent: Hashable, value: float) -> float:
-    """Return the score as a plain float: numpy's unsigned numbers and booleans cannot be negated."""
+    """Return the score as a plain float."""
     try:
         score = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -152,11 +140,6 @@ def _score(agent: Hashable, value: float) -> float:
     if score != score:
         raise InputError(f"The score of {agent!r} is not a number; leave the agent out or give a finite score.")
     return score
-
-
-def _censored_if(asked_less_than_all: bool) -> Zero:
-    """Return CENSORED only where some order was not asked: the best of two is a plain duel."""
-    return Zero.CENSORED if asked_less_than_all else Zero.TIE
 
 
 def _require_inside(chosen: tuple[Hashable, ...], menu: tuple[Hashable, ...]) -> None:

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints, n_pairs, pair_index
+from nasheval.arrays import Floats, Ints, n_pairs, pair_index
 from nasheval.feedback.records import Records
 
 ONE_ORDER = "position cannot be told from agents: every pair was always shown in one order"
 _ENOUGH = 10  # records of a pair that tell whether it was shown in both orders
 _BALANCED = (0.4, 0.6)  # shares of either order that count as about equal
-_ORDER = np.array([-1.0, 1.0])[:, None]  # of the cells of `_Answers`
+# Answers are counted in (pairs, 2, 3) cells: was the lower agent of a pair shown earlier, and the verdict for it.
+_ORDER = np.array([-1.0, 1.0])[:, None]
 _VERDICT = np.array([-1.0, 0.0, 1.0])
 
 
@@ -49,71 +50,43 @@ def position_bias(records: Records, n_agents: int) -> PositionBias | None:
     """
     if records.shown is None or not len(records):
         return None
-    answers = _answers(records, n_agents)
-    if not answers.both.any():
+    count, weight = _answers(records, n_agents)
+    by_order = count.sum(axis=2)
+    both = (by_order > 0).all(axis=1)
+    if not both.any():
         return None
-    spread = float((answers.order_around**2 * answers.weight)[answers.both].sum())
-    mean = float((answers.order_around * answers.weight * _VERDICT)[answers.both].sum()) / spread
-    error = float(np.sqrt((_scores(records, n_agents, answers.scores(mean)) ** 2).sum())) / spread
-    least = 2 / (int(answers.count[answers.both].sum()) + 4)  # unanimous: as if two more had spoken for either side
-    return PositionBias(mean, max(error, least), answers.balanced, int(answers.both.sum()))
+    weight, times = weight[both], by_order[both].sum(axis=1)[:, None, None]
+    total = weight.sum(axis=(1, 2), keepdims=True)
+    order = _ORDER - (weight * _ORDER).sum(axis=(1, 2), keepdims=True) / total
+    spread = float((order**2 * weight).sum())
+    mean = float((order * weight * _VERDICT).sum()) / spread
+    rest = _VERDICT - (weight * _VERDICT).sum(axis=(1, 2), keepdims=True) / total - mean * order
+    scores = np.zeros(count.shape)  # what one record adds to the sum that the mean makes zero
+    scores[both] = np.sqrt(times / (times - 1)) * order * rest  # the intercept of a pair takes a degree of freedom
+    summed = np.zeros(len(records))  # records are the clusters
+    for rows, cell in _cells(records, n_agents):
+        summed[rows] = records.weights[rows] * scores.ravel()[cell].sum(axis=1)
+    error = float(np.sqrt((summed**2).sum())) / spread
+    least = 2 / (int(times.sum()) + 4)  # unanimous: as if two more had spoken for either side
+    return PositionBias(mean, max(error, least), _balanced(by_order), int(both.sum()))
 
 
-@dataclass(frozen=True)
-class _Answers:
-    """How often each pair j < k got which verdict in which order shown.
-
-    Args:
-        count: (pairs, 2, 3) records in which k (0) or j (1) was shown earlier, by the verdict for j: -1, 0 or 1.
-        weight: (pairs, 2, 3) their total weight.
-    """
-
-    count: Floats
-    weight: Floats
-
-    @property
-    def both(self) -> Bools:
-        """(pairs,) whether the pair was shown in both orders."""
-        return np.asarray((self.count.sum(axis=2) > 0).all(axis=1))
-
-    @property
-    def balanced(self) -> bool:
-        """Whether every pair with enough records was shown in both orders about equally often."""
-        by_order = self.count.sum(axis=2)
-        enough = by_order.sum(axis=1) >= _ENOUGH
-        share = by_order[enough, 1] / by_order[enough].sum(axis=1)
-        return bool(enough.any() and (share >= _BALANCED[0]).all() and (share <= _BALANCED[1]).all())
-
-    @property
-    def order_around(self) -> Floats:
-        """(pairs, 2, 1) the order, 1 where j was shown earlier and -1 where k was, around its mean in the pair."""
-        return _ORDER - self._mean(_ORDER)
-
-    def scores(self, effect: float) -> Floats:
-        """Return (pairs, 2, 3) what one record adds to the sum that the effect makes zero; 0 for pairs in one order.
-
-        The intercept of a pair with T records takes one of their T degrees of freedom, hence T / (T - 1).
-        """
-        rest = _VERDICT - self._mean(_VERDICT) - effect * self.order_around
-        total = self.count.sum(axis=(1, 2), keepdims=True)
-        widened = np.sqrt(total / np.maximum(total - 1, 1)) * self.order_around * rest
-        return np.where(self.both[:, None, None], widened, 0.0)
-
-    def _mean(self, values: Floats) -> Floats:
-        """Return (pairs, 1, 1) the weighted mean of values that broadcast to (2, 3); 0 for pairs that never met."""
-        total = self.weight.sum(axis=(1, 2), keepdims=True)
-        summed = (self.weight * values).sum(axis=(1, 2), keepdims=True)
-        return np.asarray(np.divide(summed, total, out=np.zeros_like(total), where=total > 0))
+def _balanced(by_order: Floats) -> bool:
+    """Tell whether every pair with enough records, of (pairs, 2), was shown in both orders about equally often."""
+    enough = by_order[by_order.sum(axis=1) >= _ENOUGH]
+    share = enough[:, 1] / enough.sum(axis=1)
+    return bool(len(enough) and (share >= _BALANCED[0]).all() and (share <= _BALANCED[1]).all())
 
 
-def _answers(records: Records, n_agents: int) -> _Answers:
+def _answers(records: Records, n_agents: int) -> tuple[Floats, Floats]:
+    """Return (pairs, 2, 3) how many records gave each answer, and their total weight."""
     shape = (n_pairs(n_agents), 2, 3)
     count, weight = np.zeros(np.prod(shape)), np.zeros(np.prod(shape))
     for rows, cell in _cells(records, n_agents):
         weights = np.repeat(records.weights[rows], cell.shape[1])
         count += np.bincount(cell.ravel(), minlength=len(count))
         weight += np.bincount(cell.ravel(), weights, len(weight))
-    return _Answers(count.reshape(shape), weight.reshape(shape))
+    return count.reshape(shape), weight.reshape(shape)
 
 
 def _cells(records: Records, n_agents: int) -> Iterator[tuple[Ints, Ints]]:
@@ -125,11 +98,3 @@ def _cells(records: Records, n_agents: int) -> Iterator[tuple[Ints, Ints]]:
         pair = pair_index(agent[:, left], agent[:, right], n_agents)
         earlier, verdict = shown[:, left] < shown[:, right], np.sign(block[:, right] - block[:, left])
         yield rows, 6 * pair + 3 * earlier + verdict + 1
-
-
-def _scores(records: Records, n_agents: int, score: Floats) -> Floats:
-    """Return (n_records,) the weighted score of each record, summed over its pairs: records are the clusters."""
-    summed = np.zeros(len(records))
-    for rows, cell in _cells(records, n_agents):
-        summed[rows] = records.weights[rows] * score.ravel()[cell].sum(axis=1)
-    return summed

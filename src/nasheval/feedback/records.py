@@ -148,7 +148,7 @@ class Records:
 
     @staticmethod
     def concat(several: Sequence[Records]) -> Records:
-        """Return all records in turn; a column that only some parts have is filled (weight 1, voter -1, time NaN)."""
+        """Return all records in turn; a column that only some have is filled (weight 1, voter -1, time NaN)."""
         columns = {name: _stacked([getattr(records, name) for records in several], several, name) for name in _OPTIONAL}
         return Records(
             offsets=offsets_of(np.concatenate([records.sizes for records in several])),
@@ -182,7 +182,10 @@ def _normalise(rows: Ints, entries: Ints, agent: Ints, rank: Array, block: Ints,
     names = agent[entries]
     source = entries
     if np.any(names[:, 1:] <= names[:, :-1]):
-        source = _by_agent(names, entries)
+        if names.shape[1] == 2:
+            source = np.where(names[:, :1] > names[:, 1:], entries[:, ::-1], entries)
+        else:
+            source = np.take_along_axis(entries, np.argsort(names, axis=1, kind="stable"), axis=1)
         names = agent[source]
         agent[entries] = names
         if shown is not None:
@@ -193,13 +196,6 @@ def _normalise(rows: Ints, entries: Ints, agent: Ints, rank: Array, block: Ints,
     block[entries] = dense_ranks(rank[source])
     if shown is not None:
         _check_shown(rows, shown[entries])
-
-
-def _by_agent(names: Ints, entries: Ints) -> Ints:
-    """Return the entries, (m, s), of each record in the order of its agents' numbers."""
-    if names.shape[1] == 2:
-        return np.where(names[:, :1] > names[:, 1:], entries[:, ::-1], entries)
-    return np.take_along_axis(entries, np.argsort(names, axis=1, kind="stable"), axis=1)
 
 
 def _check_shown(rows: Ints, places: Ints) -> None:

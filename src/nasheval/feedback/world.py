@@ -17,9 +17,10 @@ from nasheval.arrays import Array, Floats, Ints, int_dtype, offsets_of, readonly
 from nasheval.errors import InputError
 from nasheval.feedback import fields
 from nasheval.feedback.design import DesignName
-from nasheval.feedback.fields import FourierField, Performance, SelectionLaw
+from nasheval.feedback.fields import FourierField
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
+from nasheval.feedback.partition import Zero
 from nasheval.feedback.records import Records
 
 Modality = Literal["pairwise", "ranking", "winner"]
@@ -35,15 +36,12 @@ class Outcome:
     """The true outcome regressions mu0 at n contexts, one column for each pair j < k of each menu.
 
     Args:
-        catalogue: the M menus and their forms, in the order of the catalogue of a log that asks all of them.
-        menu: (P,) the menu of each column, ascending.
-        pairs: (P, 2) its agents j < k, in the order (0, 1), (0, 2), ..., (1, 2), ... inside a menu.
+        catalogue: the M menus and their forms, in the order of the catalogue of a log that asks all of them; its
+            `columns` tell the menu and the agents of each column.
         values: (n, P) mu^m_0,jk(x) = E[Z^m_jk | X = x].
     """
 
     catalogue: MenuCatalogue
-    menu: Ints
-    pairs: Ints
     values: Floats
 
 
@@ -63,8 +61,6 @@ class SyntheticWorld:
         seed: of everything that is drawn.
         agents: K, named a0, a1, ...
         dim: d, the length of a context.
-        groups: number of criterion groups.
-        criteria: criteria in a group, so p = groups * criteria.
         features: D, Fourier features of a field.
         calibration: number of contexts on which the fields are standardised.
         amplitudes: (a_s, a_c, a_h) of shared quality, specialisation and criterion variation.
@@ -74,43 +70,35 @@ class SyntheticWorld:
     _: KW_ONLY
     agents: int = 5
     dim: int = 5
-    groups: int = 3
-    criteria: int = 4
     features: int = 128
     calibration: int = 4096
     amplitudes: tuple[float, float, float] = (1.0, 2.0, 0.15)
 
     def __post_init__(self) -> None:
-        counts = {"seed": 0, "agents": 3, "dim": 1, "groups": 1, "criteria": 1, "features": 1, "calibration": 2}
+        counts = {"seed": 0, "agents": 3, "dim": 1, "features": 1, "calibration": 2}
         for name, least in counts.items():
             object.__setattr__(self, name, _whole(name, getattr(self, name), least))
-        object.__setattr__(self, "amplitudes", _three_numbers("amplitudes", self.amplitudes))
+        try:
+            numbers = tuple(float(value) for value in self.amplitudes)
+        except (TypeError, ValueError, OverflowError):
+            numbers = ()
+        if len(numbers) != 3 or not all(map(isfinite, numbers)):
+            raise InputError(f"amplitudes is {self.amplitudes!r}; accepted is a tuple of 3 finite numbers.")
+        object.__setattr__(self, "amplitudes", numbers)
 
     # -- what is drawn once -------------------------------------------------------------------------------------------
 
     @cached_property
-    def performance(self) -> Performance:
-        """The agents' performance vectors r_j(x), as a function of (n, d) contexts (Eq. syn-vector-performance)."""
+    def _fields(self) -> tuple[FourierField, FourierField]:
+        """The fields of shared quality s, K outputs, and of criteria h, K * p outputs, agent by agent."""
         calibration = self._rng(fields.CALIBRATION).random((self.calibration, self.dim))
-        shared, criterion = (
-            FourierField.draw(self._rng(key), outputs, self.features, calibration)
-            for key, outputs in ((fields.SHARED, self.agents), (fields.CRITERION, self.agents * self._p))
-        )
-        places = self._rng(fields.PERMUTATION).permutation(self.agents)
-        profiles = fields.specialization(places, self.groups, self.criteria)
-        return Performance(shared, criterion, profiles, self.amplitudes)
-
-    @cached_property
-    def selection(self) -> SelectionLaw:
-        """How menus come to be asked (Eq. syn-selection)."""
-        direction = self._rng(fields.DIRECTION).standard_normal(self.dim)
-        by_agent = self._rng(fields.DIRECTIONS).standard_normal((self.agents, self.dim))
-        return SelectionLaw(readonly(direction), readonly(by_agent))
+        draws = ((fields.SHARED, self.agents), (fields.CRITERION, self.agents * fields.CRITERIA))
+        shared, criterion = (FourierField.draw(self._rng(key), k, self.features, calibration) for key, k in draws)
+        return shared, criterion
 
     def voter_weights(self, voters: int) -> Floats:
         """Return w_v, (V, p), of the first V voters of the pool (Eq. syn-voter-weights)."""
-        voters = _whole("voters", voters, 1)
-        return fields.voter_weights(self._rng(fields.POOL), voters, groups=self.groups, criteria=self.criteria)
+        return fields.voter_weights(self._rng(fields.POOL), _whole("voters", voters, 1))
 
     def contexts(self, n: int = 20_000) -> Floats:
         """Return the first n training contexts, (n, d), uniform on the unit cube."""
@@ -121,13 +109,8 @@ class SyntheticWorld:
         return readonly(self._rng(fields.TEST).random((_whole("n", n, 1), self.dim)))
 
     def catalogue(self, modality: Modality) -> MenuCatalogue:
-        """Return the menus of a modality, smallest first and then by agents, with their forms of question."""
-        return self._catalogues[_choice("modality", modality, _MODALITIES)]
-
-    @cached_property
-    def _catalogues(self) -> dict[str, MenuCatalogue]:
-        menus = fields.default_menus(self.agents, self._rng(fields.MENUS))
-        return {name: fields.listed(menus[name], self.agents, winner=name == "winner") for name in _MODALITIES}
+        """Return the menus of a modality, in the order of their agents, with their forms of question."""
+        return fields.catalogue(_choice("modality", modality, _MODALITIES), self.agents, self._rng(fields.MENUS))
 
     # -- a log --------------------------------------------------------------------------------------------------------
 
@@ -159,7 +142,7 @@ class SyntheticWorld:
             sizes=sizes,
             agent=agent,
             rank=rank,
-            zero=fields.zero_codes(modality, sizes),
+            zero=Zero.CENSORED if modality == "winner" else Zero.TIE,  # of three only the best is told
             propensity=propensity if known_propensity else None,
             voter=voter if reveal_voters else None,
         )
@@ -180,36 +163,20 @@ class SyntheticWorld:
         width = 4 * (len(menus.agent) if selection == "inclusion" else len(menus))
         chunks = []
         for rows in self._chunks(len(X), voters, width):
-            context, menu, propensity = self._ask(X[rows], menus, selection, asking)
+            e = self._propensity(X[rows], menus if selection == "one" else None)
+            context, menu = fields.questions(e, len(menus), asking)
             voter = (answering.random(len(menu)) * voters).astype(int_dtype(voters))
             agent, rank = fields.answers(self._places(X[rows], weights), menus, modality, context, menu, voter)
             sizes = menus.sizes.astype(int_dtype(self.agents))[menu]
-            kept = propensity if known else np.zeros(0)
-            chunks.append(((context + rows.start).astype(np.int32), sizes, agent, rank, voter, kept))
+            asked = (e[context] if selection == "inclusion" else e[context, menu]) if known else np.zeros(0)
+            chunks.append(((context + rows.start).astype(np.int32), sizes, agent, rank, voter, asked))
         return tuple(np.concatenate(column) for column in zip(*chunks, strict=True))
-
-    def _ask(
-        self, X: Floats, menus: MenuCatalogue, selection: Selection, rng: np.random.Generator
-    ) -> tuple[Ints, Ints, Floats]:
-        """Return context, menu and propensity of each question, contexts ascending."""
-        if selection == "inclusion":
-            e = self.selection.inclusion(X)
-            context, menu = np.nonzero(rng.random((len(X), len(menus))) < e[:, None])
-            return context, menu, e[context]
-        e, context = self.selection.one(X, menus), np.arange(len(X))
-        below = np.cumsum(e, axis=1) <= rng.random((len(X), 1))
-        menu = np.minimum(below.sum(axis=1), len(menus) - 1)  # the last sum may fall short of one by rounding
-        return context, menu, e[context, menu]
 
     # -- the truth ----------------------------------------------------------------------------------------------------
 
     def utilities(self, X: npt.ArrayLike, voters: int = 3) -> Floats:
         """Return u_vj(x), (n, V, K), at contexts X, (n, d) (Eq. syn-voter-utility)."""
-        points, weights = self._points(X), self.voter_weights(voters)
-        out = np.empty((len(points), len(weights), self.agents))
-        for rows in self._chunks(len(points), voters):
-            out[rows] = self._utilities(points[rows], weights)
-        return out
+        return self._utilities(self._points(X), self.voter_weights(voters))
 
     def propensity(
         self, X: npt.ArrayLike, modality: Modality | None = None, *, selection: Selection = "inclusion"
@@ -222,19 +189,26 @@ class SyntheticWorld:
         """
         points = self._points(X)
         if _choice("selection", selection, _SELECTIONS) == "inclusion":
-            return self.selection.inclusion(points)
+            return self._propensity(points, None)
         if modality is None:
             raise InputError("modality is None; with selection='one' the menus matter: give modality='pairwise' or so.")
-        return self.selection.one(points, self.catalogue(modality))
+        return self._propensity(points, self.catalogue(modality))
+
+    def _propensity(self, X: Floats, menus: MenuCatalogue | None) -> Floats:
+        """Return e0(x), (n,); with menus of which one is drawn, (n, M)."""
+        if menus is None:
+            direction = self._rng(fields.DIRECTION).standard_normal((1, self.dim))
+            return fields.selection_levels(X, direction)[:, 0]
+        by_agent = self._rng(fields.DIRECTIONS).standard_normal((self.agents, self.dim))
+        return fields.draw_probabilities(X, menus, by_agent)
 
     def outcome(self, X: npt.ArrayLike, modality: Modality, voters: int = 3) -> Outcome:
         """Return the true outcome regressions mu0 at contexts X, (n, d) (Eqs. syn-latent-margin, syn-winner-truth)."""
         points, menus = self._points(X), self.catalogue(modality)
-        columns = menus.columns
-        values = np.empty((len(points), len(columns)))
+        values = np.empty((len(points), len(menus.columns)))
         for rows, totals in self._totals(points, modality, voters):
             values[rows] = totals / voters
-        return Outcome(menus, columns.menu, np.stack([columns.j, columns.k], axis=1), readonly(values))
+        return Outcome(menus, readonly(values))
 
     def payoff(self, X: npt.ArrayLike, modality: Modality, voters: int = 3) -> Floats:
         """Return the exact game A(x), (n, K, K), at contexts X, (n, d) (Eq. syn-menu-game)."""
@@ -255,16 +229,21 @@ class SyntheticWorld:
 
     # -- inside -------------------------------------------------------------------------------------------------------
 
-    @property
-    def _p(self) -> int:
-        return self.groups * self.criteria
-
     def _rng(self, *key: int) -> np.random.Generator:
-        return fields.stream(self.seed, *key)
+        """Return the generator at one place of the seed's tree, whatever else was or will be drawn."""
+        return np.random.default_rng(np.random.SeedSequence(self.seed, spawn_key=key))
 
     def _utilities(self, X: Floats, weights: Floats) -> Floats:
-        r = self.performance(X).reshape(-1, self._p)  # one large product is faster than n small ones
-        return (r @ weights.T).reshape(len(X), self.agents, -1).transpose(0, 2, 1)
+        """Return the utilities of voters from the performance r_j(x) (Eq. syn-vector-performance)."""
+        a_s, a_c, a_h = self.amplitudes
+        shared, criterion = self._fields
+        r = criterion(X).reshape(len(X), self.agents, -1)
+        np.tanh(r, out=r)
+        r *= a_h
+        r += a_s * shared(X)[:, :, None]
+        r += a_c * fields.specialization(self._rng(fields.PERMUTATION).permutation(self.agents))
+        flat = r.reshape(-1, fields.CRITERIA)  # one large product is faster than n small ones
+        return (flat @ weights.T).reshape(len(X), self.agents, -1).transpose(0, 2, 1)
 
     def _places(self, X: Floats, weights: Floats) -> Ints:
         return fields.preference_places(self._utilities(X, weights))
@@ -279,7 +258,7 @@ class SyntheticWorld:
 
     def _chunks(self, n: int, voters: int, more: int = 0) -> Iterator[slice]:
         """Yield slices of contexts for which about `_CELLS` numbers are held at once, `more` of them per context."""
-        step = max(1, _CELLS // (self.features + self.agents * (self._p + 2 * voters) + more))
+        step = max(1, _CELLS // (self.features + self.agents * (fields.CRITERIA + 2 * voters) + more))
         return (slice(start, min(start + step, n)) for start in range(0, n, step))
 
     def _points(self, X: npt.ArrayLike) -> Floats:
@@ -307,16 +286,6 @@ def _whole(name: str, value: Any, least: int) -> int:
     if isinstance(value, bool) or number < least:
         raise InputError(f"{name} is {value!r}; accepted is a whole number of {least} or more.")
     return number
-
-
-def _three_numbers(name: str, values: Any) -> tuple[float, ...]:
-    try:
-        numbers = tuple(float(value) for value in values)
-    except (TypeError, ValueError, OverflowError):
-        numbers = ()
-    if len(numbers) != 3 or not all(map(isfinite, numbers)):
-        raise InputError(f"{name} is {values!r}; accepted is a tuple of 3 finite numbers.")
-    return numbers
 
 
 def _choice(name: str, value: Any, accepted: tuple[str, ...]) -> Any:

@@ -10,10 +10,9 @@ from math import comb
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, offsets_of
-from nasheval.feedback.log import Feedback
+from nasheval.feedback.log import SEVERAL, Feedback
 from nasheval.feedback.menus import ORDER, PARTIAL
 from nasheval.feedback.partition import Zero
-from nasheval.feedback.splitting import SEVERAL
 from nasheval.game.scores import fit_scores
 
 TIED_MENU = 6  # largest menu whose ties have a law of their own; E[Z] there takes 3^size steps

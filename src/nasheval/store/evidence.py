@@ -1,6 +1,6 @@
 """`evidence.parquet`: the log with what Stage 1 made of it, one row per context.
 
-Its context columns and records are those of `Feedback.to_arrow`; beside them, for each context,
+Its context columns and records are those of `nasheval.feedback.arrow`; beside them, for each context,
 
     _fold         its fold
     _propensity   out-of-fold e of each record, before the floor; of each pair of a ballot where ballots were cut
@@ -84,7 +84,7 @@ def evidence_bytes(fit: NuisanceFit, *, dim: int, tag: bool) -> bytes:
     contexts = log.contexts
     if tag and log.text is not None:
         contexts = contexts.set_column(contexts.column_names.index(log.text), log.text, tagged(contexts[log.text]))
-    table = replace(log, contexts=contexts, records=log.records.replace(voter=None), voters=None).to_arrow()
+    table = arrow.to_arrow(replace(log, contexts=contexts, records=log.records.replace(voter=None), voters=None))
     columns = {_FOLD: pa.array(fit.fold, pa.int16())}
     columns[_PROPENSITY] = _lists(np.diff(fit.log.context_offsets), fit.raw_propensity, np.float64)
     columns[_MU] = _lists(_verdicts(log), fit.mu, np.float64)
@@ -136,7 +136,7 @@ def evidence_of(raw: bytes, *, n_contexts: int, n_voters: int | None, dim: int, 
     for name, column in own.items():
         if column.type != kinds[name] or (name in (_FOLD, _VECTOR) and column.null_count):
             raise ValueError(f"the column {name!r} holds {column.type}, or a null")
-    log = arrow.from_arrow(table.drop_columns(list(own)), Feedback.from_records, source=EVIDENCE)
+    log = arrow.from_arrow(table.drop_columns(list(own)))
     records, verdicts = np.diff(log.context_offsets), _verdicts(log)
     if n_voters is not None:
         voter = _flat(own, _VOTER, records, -1, n_voters - 1)
@@ -197,7 +197,7 @@ def fingerprint(log: Feedback) -> str:
     """Return a hash of what a log holds: agents, contexts, records, voters; the same for equal logs."""
     digest = sha256()
     digest.update(repr((log.agents, log.text, log.design)).encode())
-    table = log.to_arrow()
+    table = arrow.to_arrow(log)
     for name in table.column_names:
         digest.update(repr(name).encode())
         _digest(table[name].combine_chunks(), digest.update)

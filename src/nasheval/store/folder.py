@@ -20,8 +20,7 @@ from pathlib import Path
 from secrets import token_hex
 from typing import Any, TypeVar
 
-from nasheval.errors import Argument, InputError, ModelFileError
-from nasheval.feedback.arrow_columns import one_line
+from nasheval.errors import Argument, InputError, ModelFileError, one_line
 from nasheval.files import (
     Kinds,
     check_folder,

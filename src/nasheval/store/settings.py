@@ -94,8 +94,8 @@ def unsavable(what: str, kind: str) -> InputError:
     """
     return InputError(
         f"This model cannot be saved: {what} is {kind}, which has no form on disk that is safe to load. Accepted are "
-        "numbers, strings, and the learners and settings of nasheval. Fit with one of those, or keep the log "
-        "(Feedback.to_parquet) and fit again."
+        "numbers, strings, and the learners and settings of nasheval. Fit with one of those, or keep "
+        "the votes and fit again."
     )
 
 

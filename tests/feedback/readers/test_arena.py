@@ -14,6 +14,7 @@ from nasheval.errors import ReadError
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.readers.arena import SCHEMAS, detect_schema, first_of_json_lists, prompts, tag_paths
 from nasheval.feedback.readers.votes import read_votes
+from tests.feedback.oracle import equal_logs
 
 
 def part(text, kind="text"):
@@ -119,8 +120,8 @@ def test_releases_out_of_parquet_and_jsonl_are_the_same_log(name, here):
     with open("votes.jsonl", "w") as file:
         for row in table.to_pylist():
             file.write(json.dumps(row, default=str) + "\n")
-    assert read_votes("votes.parquet").equals(read_votes(table))
-    assert read_votes("votes.jsonl").equals(read_votes(table))
+    assert equal_logs(read_votes("votes.parquet"), read_votes(table))
+    assert equal_logs(read_votes("votes.jsonl"), read_votes(table))
 
 
 @pytest.mark.parametrize("name", RELEASES)
@@ -131,14 +132,14 @@ def test_releases_out_of_pandas_polars_and_datasets_are_the_same_log(name):
     table = pa.table(RELEASES[name]())
     expected = read_votes(table)
     for same in (table.to_pandas(), pl.from_arrow(table), datasets.Dataset(table)):
-        assert read_votes(same).equals(expected)
+        assert equal_logs(read_votes(same), expected)
 
 
 def test_the_55k_release_out_of_csv(here):
     table = pa.table(release_55k())
     pa_csv.write_csv(table, "train.csv")
     log = read_votes("train.csv")
-    assert log.equals(read_votes(table))
+    assert equal_logs(log, read_votes(table))
     assert log.report.kind == "arena-human-preference-55k"
 
 
@@ -179,7 +180,7 @@ def test_a_column_beyond_the_release_may_be_named():
 
 def test_naming_an_agent_column_of_the_55k_release_changes_nothing_else():
     table = pa.table(release_55k())
-    assert read_votes(table, model_a="model_a").equals(read_votes(table))
+    assert equal_logs(read_votes(table, model_a="model_a"), read_votes(table))
 
 
 def test_no_prompt_and_no_context_when_asked():
@@ -238,7 +239,7 @@ def test_a_column_of_its_own_goes_before_a_tag_of_the_same_name():
 def test_tags_over_several_chunks():
     table = pa.table(release_140k())
     split = pa.concat_tables([table[:1], table[1:2], table[2:]])
-    assert read_votes(split).equals(read_votes(table))
+    assert equal_logs(read_votes(split), read_votes(table))
 
 
 def test_the_nested_tags_themselves_are_no_context():

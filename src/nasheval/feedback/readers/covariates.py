@@ -13,8 +13,8 @@ from nasheval.arrays import Ints
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.arrow_columns import coded
+from nasheval.feedback.coverage import ReadReport
 from nasheval.feedback.log import Feedback
-from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.readers.arena import ARENA_55K, TAGS, detect_schema, first_of_json_lists, prompts, tag_paths
 from nasheval.feedback.readers.grouping import (
     Join,

@@ -9,12 +9,11 @@ from typing import TypeAlias
 import numpy as np
 
 from nasheval.arrays import Ints
-from nasheval.errors import InputError, ReadError
-from nasheval.feedback.arrow_columns import one_line
+from nasheval.errors import InputError, ReadError, one_line
+from nasheval.feedback.coverage import ReadReport
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import Zero
-from nasheval.feedback.read_report import ReadReport
 from nasheval.feedback.readers.row_checks import refuse_repeats
 from nasheval.feedback.records import Records
 

@@ -12,8 +12,7 @@ import pyarrow as pa
 
 from nasheval.arrays import Array, Bools
 from nasheval.choices import OnError as OnError
-from nasheval.errors import InputError, ReadError, Text
-from nasheval.feedback.read_report import Problem
+from nasheval.errors import Argument, InputError, ReadError, Text, pieces
 
 COUNTED = 10_000  # values that a message looks through; beyond that it gives no counts
 _SHOWN_ROWS = 5
@@ -35,7 +34,7 @@ class RowChecks:
         self.bad = np.zeros(n_rows, bool)
         self.unwanted = np.zeros(n_rows, bool)
         self.faulty = np.zeros(n_rows, bool)  # bad, or would be if the user wanted them
-        self.problems: list[Problem] = []
+        self.problems: list[ReadError] = []
         self.dropped: dict[str, int] = {}
 
     def reject(self, rows: Bools, what: str, *, column: str | None = None, accepted: str = "", fix: Text = "") -> None:
@@ -44,7 +43,12 @@ class RowChecks:
         rows = rows & ~self.unwanted
         if rows.any():
             first = tuple(int(row) + 1 for row in np.flatnonzero(rows)[:_SHOWN_ROWS])
-            self.problems.append(Problem(what, first, int(rows.sum()), column, accepted, fix))
+            skip = ("pass ", Argument("on_error", "skip"), " to leave such rows out")
+            fix = (*pieces(fix), ", or ", *skip) if fix else skip
+            total = int(rows.sum())
+            self.problems.append(
+                ReadError(what, source=self.source, column=column, rows=first, total=total, accepted=accepted, fix=fix)
+            )
             self.bad |= rows
 
     def reject_values(
@@ -64,9 +68,11 @@ class RowChecks:
     def settle(self) -> Bools:
         """Raise the first problem, or say what is skipped; return (n_rows,) the rows to keep."""
         if self.problems and self.on_error == "raise":
-            raise self.problems[0].error(self.source, others=len(self.problems) - 1)
+            first, others = self.problems[0], len(self.problems) - 1
+            more = f". {others} other kind{'s' if others > 1 else ''} of problem: `nasheval check` lists them all"
+            raise ReadError(**{**vars(first), "fix": (*first.fix, more)}) if others else first
         for problem in self.problems:
-            print(f"skipped: {problem.line(self.source)}", file=sys.stderr)
+            print("skipped:", str(problem).split("\n")[0], file=sys.stderr)
         return ~(self.bad | self.unwanted)
 
     def nothing_left(self, *, of: str, accepted: str) -> ReadError:

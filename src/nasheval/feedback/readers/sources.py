@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from nasheval.contexts.table import as_table, decoded, is_list, is_string
-from nasheval.errors import Argument, InputError, ReadError
-from nasheval.feedback.arrow_columns import one_line
+from nasheval.errors import Argument, InputError, ReadError, one_line
 from nasheval.feedback.readers.row_checks import listed, nearest, refuse_repeats
 from nasheval.feedback.readers.text_files import UNREADABLE, open_csv, read_json
 

@@ -17,8 +17,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
 from nasheval.contexts.table import as_table
-from nasheval.errors import InputError, ReadError
-from nasheval.feedback.arrow_columns import one_line
+from nasheval.errors import InputError, ReadError, one_line
 from nasheval.feedback.readers.row_checks import short
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, MemoryError)
