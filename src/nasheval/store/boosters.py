@@ -51,11 +51,7 @@ _LARGEST_TYPE = 11  # categorical, default left, and three kinds of missing valu
 
 
 def models_text(models: Sequence[Booster | float], what: str) -> str:
-    """Return the text of models, some of which are just a number.
-
-    Args:
-        what: what they are called in an error.
-    """
+    """Return the text of models, some of which are just a number; `what` is their name in an error."""
     lines: list[str] = []
     for number, model in enumerate(models):
         if isinstance(model, float):
@@ -69,11 +65,11 @@ def models_text(models: Sequence[Booster | float], what: str) -> str:
 def booster_lines(text: str, what: str) -> list[str]:
     """Return LightGBM's text of a model, in lines, without what predictions do not need."""
     head, *blocks = text.split("\nend of trees")[0].split("\nTree=")
-    given = dict(line.partition("=")[::2] for line in head.split("\n"))
-    objective = f"objective={given.get('objective', 'custom')}"
-    if not _OBJECTIVE.fullmatch(objective) or given["num_tree_per_iteration"] != "1" or "is_linear=1" in text:
+    settings = dict(line.partition("=")[::2] for line in head.split("\n"))
+    objective = f"objective={settings.get('objective', 'custom')}"
+    if not _OBJECTIVE.fullmatch(objective) or settings["num_tree_per_iteration"] != "1" or "is_linear=1" in text:
         raise unsavable(what, f"a LightGBM model with linear trees, several classes or {objective}")
-    lines = _head(objective, int(given["max_feature_idx"]) + 1, average="average_output" in given)
+    lines = _head(objective, int(settings["max_feature_idx"]) + 1, average="average_output" in settings)
     for number, block in enumerate(blocks):
         values = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
         kept = [name for name in (*_KEYS, *_CATEGORIES) if name in values]
@@ -92,12 +88,7 @@ def _head(objective: str, width: int, average: bool) -> list[str]:
 
 
 def models_of(text: str, count: int, width: int) -> tuple[Booster | float, ...]:
-    """Return the models that `models_text` wrote; raises a ValueError for anything else.
-
-    Args:
-        count: how many there must be.
-        width: number of features of each.
-    """
+    """Return the `count` models, of `width` features, that `models_text` wrote; a ValueError for anything else."""
     lines, place = text.split("\n"), 0
     models: list[Booster | float] = []
     for number in range(count):
@@ -105,25 +96,18 @@ def models_of(text: str, count: int, width: int) -> tuple[Booster | float, ...]:
         if start is None or int(start["number"]) != number:
             raise ValueError(f"model {number} of {count} does not begin where it should")
         end = place + 1 + int(start["lines"] or 0)
-        models.append(_constant(start["constant"]) if start["constant"] else booster_of(lines[place + 1 : end], width))
+        constant = start["constant"]
+        if constant and (not re.fullmatch(_REAL, constant) or not np.isfinite(float(constant))):
+            raise ValueError(f"a model is {constant!r:.40}, no finite number")
+        models.append(float(constant) if constant else booster_of(lines[place + 1 : end], width))
         place = end
     if lines[place:] != [""]:
         raise ValueError(f"something follows the last of {count} models")
     return tuple(models)
 
 
-def _constant(text: str) -> float:
-    if not re.fullmatch(_REAL, text) or not np.isfinite(float(text)):
-        raise ValueError(f"a model is {text!r:.40}, no finite number")
-    return float(text)
-
-
 def booster_of(lines: list[str], width: int) -> Booster:
-    """Return the model of some lines, checked; raises a ValueError where LightGBM could stumble.
-
-    Args:
-        width: number of features.
-    """
+    """Return the model, of `width` features, of some lines; raises a ValueError where LightGBM could stumble."""
     import lightgbm as lgb
 
     head = lines[: lines.index("") + 1] if "" in lines else []

@@ -161,13 +161,7 @@ def _fault(file: Path, what: str, fix: str = _AGAIN) -> ModelFileError:
 def write_folder(
     path: str | PathLike[str], manifest: Mapping[str, Any], files: Mapping[str, bytes], *, overwrite: bool = False
 ) -> None:
-    """Write a model's folder, all of it or nothing.
-
-    Args:
-        manifest: what it tells beside `files`.
-        files: what each file holds.
-        overwrite: whether to replace a saved model that is there.
-    """
+    """Write a model's folder, all of it or nothing; `manifest` is without what it tells of `files`."""
     target = Path(path).resolve()
     check_target(target, overwrite)
     partial = target.with_name(f".{target.name}.{token_hex(4)}.partial")

@@ -46,9 +46,8 @@ from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.availability import AmongAvailable, among_available
 from nasheval.store.evidence import EVIDENCE, Evidence, evidence_bytes, evidence_of, fingerprint
 from nasheval.store.folder import MANIFEST, Files, check_target, open_folder, reading, write_folder
+from nasheval.store.games import pack_payoff, pack_policy, unpack_payoff, unpack_policy
 from nasheval.store.outcomes import Frame, pack_outcome, unpack_outcome
-from nasheval.store.payoffs import pack_payoff, unpack_payoff
-from nasheval.store.policies import pack_policy, unpack_policy
 from nasheval.store.settings import decode, encode, unsavable
 from nasheval.store.text_tags import remembering
 
@@ -60,8 +59,6 @@ _CHECK: Kinds = {
     "rival": str,
 }  # fmt: skip
 _MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")  # such as wordllama, Qwen/Qwen3-Embedding-4B
-
-
 _Made = TypeVar("_Made")
 
 

@@ -6,7 +6,7 @@ strings, empty where missing. Outputs are "lottery", (n, K) doubles, and "agent"
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from os import PathLike
 from typing import Any
@@ -36,16 +36,20 @@ def export_onnx(policy: Policy, path: str | PathLike[str], *, contexts: pa.Table
 
     Args:
         policy: a learned one over tabular contexts without a hard budget; anything else is an InputError.
-        path: the file.
         contexts: where to check it with onnxruntime, such as those of the log.
     """
     learned = _exportable(policy)
-    onnx, runtime = _libraries()
-    graph = _Graph(onnx)
-    lottery = _lottery(graph, learned.network, _features(graph, learned.exact.encoder))
+    try:
+        import onnx
+        import onnxruntime
+    except ImportError as error:
+        raise MissingExtraError(error.name or "onnx", extra="onnx", purpose="Exporting to ONNX") from None
+    graph, columns = _Graph(onnx), learned.exact.encoder.columns
+    features = graph.put("Concat", *(block for column in columns for block in _column(graph, column)), axis=1)
+    lottery = _lottery(graph, learned.network, features)
     model = graph.model(lottery, learned.agents)
     onnx.checker.check_model(model, full_check=True)
-    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     lotteries = session.run(["lottery"], feeds(learned.exact.encoder, contexts))[0]
     largest = float(np.abs(lotteries - learned.predict_proba(contexts)).max(initial=0.0))
     if not largest <= CLOSE:
@@ -84,8 +88,12 @@ def _exportable(policy: Policy) -> LearnedEquilibria:
         )
     if not encoder.columns:
         raise InputError("This model has no context columns, so there is nothing to ask the graph about.")
+    taken = {"lottery", "agent"} & {column.name for column in encoder.columns}
+    if taken:
+        raise InputError(f"A context column is called {taken.pop()!r}, as is an output of the graph; rename it.")
     terms = policy.exact.terms
-    costs = terms.costs_at(policy.agents, pa.table({})) if _fixed(terms.costs) else np.zeros((1, len(policy.agents)))
+    varying = isinstance(terms.costs, Mapping) and any(isinstance(cost, str) for cost in terms.costs.values())
+    costs = np.zeros((1, len(policy.agents))) if varying else terms.costs_at(policy.agents, pa.table({}))
     if isinstance(terms.omega(costs, 1, len(policy.agents)), HardBudget):
         raise InputError(
             "This model has a hard budget, which is kept outside its network; fit one without to export it."
@@ -93,29 +101,11 @@ def _exportable(policy: Policy) -> LearnedEquilibria:
     return policy
 
 
-def _fixed(costs: Any) -> bool:
-    return not (hasattr(costs, "values") and any(isinstance(cost, str) for cost in costs.values()))
-
-
-def _libraries() -> tuple[Any, Any]:
-    try:
-        import onnx
-        import onnxruntime
-    except ImportError as error:
-        missing = error.name or "onnx"
-        raise MissingExtraError(missing, extra="onnx", purpose="Exporting to ONNX") from None
-    return onnx, onnxruntime
-
-
 # -- the graph --------------------------------------------------------------------------------------------------------
 
 
 class _Graph:
-    """An ONNX graph under construction; values go by their names.
-
-    Args:
-        onnx: the module.
-    """
+    """An ONNX graph under construction by the module `onnx`; values go by their names."""
 
     def __init__(self, onnx: Any) -> None:
         self.onnx = onnx
@@ -170,16 +160,8 @@ class _Graph:
         return model
 
 
-def _features(graph: _Graph, encoder: ContextEncoder) -> str:
-    """Add the encoder in the form for networks; return (n, p) floats."""
-    taken = {"lottery", "agent"} & {column.name for column in encoder.columns}
-    if taken:
-        raise InputError(f"A context column is called {taken.pop()!r}, as is an output of the graph; rename it.")
-    blocks = [block for column in encoder.columns for block in _column(graph, column)]
-    return graph.put("Concat", *blocks, axis=1)
-
-
 def _column(graph: _Graph, column: AnyColumn) -> list[str]:
+    """Add a column in the form for networks; return (n, 1) floats or more."""
     if isinstance(column, CategoricalColumn):
         return _category(graph, column)
     raw = graph.input(column.name, "DOUBLE")

@@ -30,14 +30,7 @@ _WHAT = "its outcome model"
 
 @dataclass(frozen=True)
 class Frame:
-    """What the outcome models of a log must fit.
-
-    Args:
-        log: the log.
-        X: its contexts, encoded.
-        folds: number of folds.
-        n_jobs: threads that predict.
-    """
+    """What outcome models must fit: a log, its encoded contexts, the number of folds, and threads that predict."""
 
     log: Feedback
     X: Features
@@ -46,12 +39,9 @@ class Frame:
 
 
 def pack_outcome(models: FoldModels, files: dict[str, bytes], name: str = "outcome") -> dict[str, Any]:
-    """Add the files of models to those of their folder, and return what the manifest says of them.
+    """Add the files of models, called `name`, to those of their folder; return what the manifest says of them.
 
     Raises an InputError where they have no safe form.
-
-    Args:
-        name: what their files are called.
     """
     match models:
         case VoterModels():
@@ -130,10 +120,13 @@ def _unpack_voters(entry: dict[str, Any], files: Files, frame: Frame, name: str)
 
 
 def _voters(arrays: dict[str, Array], frame: Frame) -> VoterModels:
-    questions = questions_of(frame.log.whole)
+    questions, menus = questions_of(frame.log.whole), frame.log.menus
     shape = _shape_of(arrays.get("shape"), frame, questions)
     require_layout(arrays, _voters_layout(arrays, shape, frame, questions))
-    _require_same_log(arrays, frame, questions)
+    same = {"menu_offsets": menus.offsets, "menu_agents": menus.agent, "menu_forms": menus.form}
+    for name, values in {**same, "questions": question_rows(questions)}.items():
+        if not np.array_equal(arrays[name], values):
+            raise ValueError(f"the array {name!r} does not fit the log in evidence.parquet")
     counts = arrays["n_voters"]
     if not ((counts >= 1) & (counts <= shape.voters)).all():
         raise ValueError("a fold has more voters than the model, or none")
@@ -175,14 +168,6 @@ def _voters_layout(arrays: Mapping[str, Array], shape: Shape, frame: Frame, ques
         **by_fold,
         **{f"parameter.{name}": ("f", (folds, members, *size)) for name, size in own.items()},
     }
-
-
-def _require_same_log(arrays: Mapping[str, Array], frame: Frame, questions: list[Question]) -> None:
-    menus = frame.log.menus
-    both = (("menu_offsets", menus.offsets), ("menu_agents", menus.agent), ("menu_forms", menus.form))
-    for name, values in (*both, ("questions", question_rows(questions))):
-        if not np.array_equal(arrays[name], values):
-            raise ValueError(f"the array {name!r} does not fit the log in evidence.parquet")
 
 
 # What the manifest says of each kind of models, and how it is read.

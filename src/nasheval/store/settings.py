@@ -86,12 +86,7 @@ def encode(value: Any, where: str, *, finite: bool = True) -> Any:
 
 
 def unsavable(what: str, kind: str) -> InputError:
-    """Return the error for something that has no form on disk which is safe to load.
-
-    Args:
-        what: what it is to the model.
-        kind: what it is.
-    """
+    """Return the error for something, such as "its policy", of a kind without a form on disk that is safe to load."""
     return InputError(
         f"This model cannot be saved: {what} is {kind}, which has no form on disk that is safe to load. Accepted are "
         "numbers, strings, and the learners and settings of nasheval. Fit with one of those, or keep "

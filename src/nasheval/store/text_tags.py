@@ -23,9 +23,6 @@ def tagged(texts: Any) -> pa.Array:
 
     The tags are hashes under a key that is a hash of all texts together, so a guess at one text can be tried only by
     somebody who has all of them.
-
-    Args:
-        texts: n strings or nulls.
     """
     coded = as_strings(texts).dictionary_encode()
     distinct = [str(text).encode() for text in coded.dictionary.to_pylist()]
