@@ -243,7 +243,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             preferences: cost_weight, budget; see `predict_proba`.
         """
         lotteries = self.predict_proba(contexts, agents=agents, **preferences)
-        return choose(lotteries, self.agents_, contexts=contexts, utility=utility, seed=seed)
+        return choose(lotteries, self.agents_, contexts, utility=utility, seed=seed)
 
     def winners(self, contexts: object, **options: Any) -> list[list[str]]:
         """Return the winner set at each context: the agents with more than 0.001 of the lottery."""

@@ -41,7 +41,6 @@ LEARNERS = {
     "maximal lottery": baselines.MaximalLottery(),
     "robust": baselines.RobustMaximalLottery("side"),
     "pluralistic": baselines.PluralisticLeaderboard(),
-    "Nash averaging": baselines.NashAveraging(),
     "best single": baselines.BestSingle(),
     "uniform": baselines.Uniform(),
 }

@@ -130,8 +130,6 @@ def test_bradley_terry_and_borda_order_alike(B, data):
 def test_what_cannot_be_fitted_is_refused():
     with pytest.raises(InputError, match="payoff is 'oracle'; accepted are 'plug-in' and 'debiased'"):
         BradleyTerry(payoff="oracle")
-    with pytest.raises(InputError, match="ridge is 0"):
-        BradleyTerry(ridge=0)
     with pytest.raises(InputError, match="which the policy does not know"):
         Borda().fit(of_games(random_games(1, 3))).predict_proba(contexts_of([0]), agents=["z"])
 

@@ -171,7 +171,7 @@ def route(
     loaded = load(model)
     context = _one_context(loaded, prompt, set or [])
     lottery = loaded.predict_proba(context, **_changes(loaded, agents, budget, cost_weight))
-    [chosen] = choose(lottery, loaded.agents_, seed=draw)
+    [chosen] = choose(lottery, loaded.agents_, context, seed=draw)
     [winners] = winner_sets(lottery, loaded.agents_)
     shares = {name: float(share) for name, share in zip(loaded.agents_, lottery[0], strict=True)}
     up = candidates(loaded.policy_, context, split(agents) or None)

@@ -92,14 +92,9 @@ class PooledBT:
     """The agent at the top of the familiar ladder: count-weighted Bradley-Terry over all contexts.
 
     Of the available agents it is the best rated, by all votes; equal ratings by the order of the agents.
-
-    Args:
-        ridge: see `ratings`.
     """
-
-    ridge: float = RIDGE
 
     def fit(self, stage1: Stage1, effort: Effort | None = None) -> Constant:
         """Return the policy; of Stage 1 only the log is used."""
-        score = ratings(stage1.log, ridge=self.ridge).score
+        score = ratings(stage1.log).score
         return Constant(stage1.agents, lambda up: best_of(score[up][None])[0].astype(np.float64))
