@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from nasheval.errors import InputError
 from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
-from nasheval.game import L2, SoftBudget, solve
+from nasheval.game.costs import SoftBudget
+from nasheval.game.regularizers import L2
 from nasheval.game.scores import fit_scores
+from nasheval.game.solver import solve
 from nasheval.policy.baselines import BestSingle, MaximalLottery, PooledBT, Uniform, ratings
 from nasheval.policy.pooled import mean_payoff, pooled_margins
 

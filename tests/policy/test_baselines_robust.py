@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog
 
 from nasheval.errors import ConvergenceError, InputError
-from nasheval.game import L2, solve
+from nasheval.game.regularizers import L2
+from nasheval.game.solver import solve
 from nasheval.policy import robust
 from nasheval.policy.baselines import RobustMaximalLottery
 from nasheval.policy.robust import group_margins, groups_of, primary_radius, robust_lottery

@@ -10,8 +10,10 @@ from hypothesis import strategies as st
 from scipy.optimize import linprog, minimize
 
 from nasheval.errors import ConvergenceError, InputError
-from nasheval.game import L2, Entropy, scores, solve
+from nasheval.game import scores
+from nasheval.game.regularizers import L2, Entropy
 from nasheval.game.scores import best_of, fit_scores
+from nasheval.game.solver import solve
 from nasheval.policy import bradley_terry
 from nasheval.policy.baselines import Borda, BradleyTerry, BudgetedBT, RegularizedBT
 from nasheval.policy.bradley_terry import bt_scores, spend_best

@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 import nasheval as ne
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import InputError
-from nasheval.game import L2, Entropy, SoftBudget, gap, solve
-from nasheval.game.costs import HardBudget, LinearCost
+from nasheval.game.costs import HardBudget, LinearCost, SoftBudget
+from nasheval.game.gaps import gap
+from nasheval.game.regularizers import L2, Entropy
+from nasheval.game.solver import solve
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.stage1 import fit_stage1
 from nasheval.policy import learned_contexts

@@ -192,7 +192,7 @@ class _Trainer:
         if isinstance(omega, HardBudget):
             costs = self._put(omega.costs.astype(np.float32))
             lotteries = affordable(lotteries, costs, omega.limit)
-        return gap(lotteries, self._payoffs(at), regularizer=omega)
+        return gap(lotteries, self._payoffs(at), omega)
 
     def _payoffs(self, at: Tensor) -> Tensor:
         """Return A(x), (rows, K, K), from the pairs j < k."""
