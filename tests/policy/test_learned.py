@@ -25,8 +25,7 @@ from nasheval.policy.base import Policy, PolicyLearner
 from nasheval.policy.exact import ExactPolicy
 from nasheval.policy.learned import LearnedPolicy
 from nasheval.policy.learned_contexts import gather, mixable, mixtures
-from nasheval.policy.learned_network import OUTPUTS, Network, forward, initial
-from nasheval.policy.learned_training import Recipe, _Trainer, affordable
+from nasheval.policy.learned_training import OUTPUTS, Network, Recipe, _Trainer, affordable, forward, initial
 from nasheval.policy.terms import strengthened
 from nasheval.scoring import metrics
 

@@ -58,7 +58,7 @@ def predict(
     from nasheval.feedback.readers.contexts import read_contexts
     from nasheval.policy.availability import candidates
     from nasheval.policy.choosing import WINNER
-    from nasheval.scoring.rivals import context_notes
+    from nasheval.scoring.explain import context_notes
 
     if out is not None and out.suffix.lower() not in _ENDINGS:
         raise InputError(f"--out {out}: accepted are files that end in {', '.join(_ENDINGS)}.")
@@ -166,7 +166,7 @@ def route(
     from nasheval.estimator import load
     from nasheval.policy.availability import candidates
     from nasheval.policy.choosing import WINNER, choose, winner_sets
-    from nasheval.scoring.rivals import rivals_not_met, winner_notes
+    from nasheval.scoring.explain import rivals_not_met, winner_notes
 
     loaded = load(model)
     context = _one_context(loaded, prompt, set or [])

@@ -78,7 +78,10 @@ def _binding(A: Floats, rho: float, over: Floats, names: Ints) -> tuple[Floats, 
     K = A.shape[1]
     size = scale_of(over)
     games, scale = _to_unit_scale(A, rho)
-    x, steps, certified = _by_interior(_with_budget(games, over / size[:, None]), K, rho / scale)
+    larger = np.zeros((len(A), K + 1, K + 1))
+    larger[:, :K, :K], larger[:, K, :K] = games, over / size[:, None]
+    larger[:, :K, K] = -larger[:, K, :K]
+    x, steps, certified = _by_interior(larger, K, rho / scale)
     pi, price = x[:, :K], x[:, K] * scale / size
 
     def answer(prices: Floats, rows: Ints) -> Floats:
@@ -150,14 +153,6 @@ def _at_price(A: Floats, agents: int, rho: float, x: Floats) -> Floats:
     prices = -A[:agents, agents:] @ x[agents:]
     lottery, _, _ = _by_pivoting(charged(A[:agents, :agents], prices)[None], agents, np.array([rho]))
     return np.append(lottery[0], x[agents:])
-
-
-def _with_budget(A: Floats, over: Floats) -> Floats:
-    """Return games (n, K + 1, K + 1) with the budget's multiplier as one more entry; over (n, K) is cost - budget."""
-    n, K = over.shape
-    larger = np.zeros((n, K + 1, K + 1))
-    larger[:, :K, :K], larger[:, :K, K], larger[:, K, :K] = A, -over, over
-    return larger
 
 
 def _price_that_bars(A: Floats, rho: float, pi: Floats, costs: Floats, barred: Bools) -> Floats:

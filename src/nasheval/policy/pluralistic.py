@@ -203,14 +203,6 @@ def satisfied(places: Ints, committees: Ints, lottery: Floats, threshold: float)
         committees: (L, seats) those in the lottery.
         lottery: (L,) their probabilities.
     """
-    best = _best_places(places, committees)
+    best = places[:, committees].min(axis=2)  # the place of a committee's best member
     weight = np.stack([(best[:, [c]] <= best) @ lottery for c in range(len(committees))], axis=1)
     return weight >= threshold - _PLAYED
-
-
-def _best_places(places: Ints, committees: Ints) -> Ints:
-    """Return the best place that a member of each committee has at each context, (n, L)."""
-    best = places[:, committees[:, 0]]
-    for seat in range(1, committees.shape[1]):
-        best = np.minimum(best, places[:, committees[:, seat]])
-    return best

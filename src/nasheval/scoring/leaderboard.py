@@ -15,7 +15,7 @@ from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
 from nasheval.payoff.inference import GroupPayoff
-from nasheval.policy.ladder import ratings
+from nasheval.policy.pooled import ratings
 
 
 @dataclass(frozen=True)

@@ -12,8 +12,7 @@ from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import Policy
 from nasheval.policy.exact import ExactEquilibria, ExactPolicy
 from nasheval.policy.learned import LearnedEquilibria
-from nasheval.policy.learned_network import OUTPUTS, Network, depth
-from nasheval.policy.learned_training import Training
+from nasheval.policy.learned_training import OUTPUTS, Network, Training, depth
 from nasheval.policy.terms import Terms
 from nasheval.store.folder import Files
 from nasheval.store.settings import decode, encode, unsavable
