@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import fields, replace
+from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
@@ -38,14 +38,16 @@ from nasheval.policy.exact import ExactPolicy
 from nasheval.policy.learned import LearnedPolicy
 from nasheval.progress import stages
 from nasheval.scoring.explain import Explanation, explain
-from nasheval.scoring.frames import as_frame
-from nasheval.scoring.leaderboard import Standing, standings
+from nasheval.scoring.leaderboard import as_frame, standings
 
 Tune = Literal[False] | Search
 _SHARES = {"nuisances": 0.75, "payoffs": 0.2, "policy": 0.05}
+_STAGE1 = ("outcome", "propensity", "second_stage", "strength", "boosting", "aggregator", "unseen", "folds")
+_TERMS = ("regularizer", "costs", "cost_weight", "budget")
 _UNCHANGED: Any = object()
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not typed
     """Learns x -> the maximal lottery of the preference game at context x, from selective relative feedback.
 
@@ -77,68 +79,37 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
     After `fit`: `stage1_` (nuisances, pseudo-outcomes, payoff), `policy_`, `agents_`, `feature_names_in_`.
     """
 
-    def __init__(
-        self,
-        *,
-        outcome: Any = "voters",
-        propensity: Any = "auto",
-        second_stage: SecondStage = "corrected",
-        aggregator: AnyAggregator = "auto",
-        regularizer: Regularizer = L2(rho=1e-3),  # noqa: B008 (frozen)
-        costs: Any = None,
-        cost_weight: float = 0.0,
-        budget: float | SoftBudget | None = None,
-        policy: Any = "exact",
-        strength: float | None = None,
-        boosting: Boosting | Regressor | None = None,
-        folds: int = 5,
-        unseen: Unseen = "model",
-        availability: str | None = None,
-        tune: Tune = False,
-        random_state: int = 0,
-        n_jobs: int | None = None,
-        device: Device = "auto",
-        engine: str = "local",
-        verbose: bool = True,
-    ) -> None:
-        self.outcome = outcome
-        self.propensity = propensity
-        self.second_stage = second_stage
-        self.aggregator = aggregator
-        self.regularizer = regularizer
-        self.costs = costs
-        self.cost_weight = cost_weight
-        self.budget = budget
-        self.policy = policy
-        self.strength = strength
-        self.boosting = boosting
-        self.folds = folds
-        self.unseen = unseen
-        self.availability = availability
-        self.tune = tune
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.device = device
-        self.engine = engine
-        self.verbose = verbose
+    outcome: Any = "voters"
+    propensity: Any = "auto"
+    second_stage: SecondStage = "corrected"
+    aggregator: AnyAggregator = "auto"
+    regularizer: Regularizer = L2(rho=1e-3)  # noqa: RUF009 (frozen)
+    costs: Any = None
+    cost_weight: float = 0.0
+    budget: float | SoftBudget | None = None
+    policy: Any = "exact"
+    strength: float | None = None
+    boosting: Boosting | Regressor | None = None
+    folds: int = 5
+    unseen: Unseen = "model"
+    availability: str | None = None
+    tune: Tune = False
+    random_state: int = 0
+    n_jobs: int | None = None
+    device: Device = "auto"
+    engine: str = "local"
+    verbose: bool = True
 
     @classmethod
-    def paper(
-        cls,
-        *,
-        folds: int = 5,
-        rho: float = 1e-3,
-        policy: Any = None,
-        **options: Any,
-    ) -> Self:
+    def paper(cls, *, rho: float = 1e-3, **options: Any) -> Self:
         """Return Algorithm 1 with the paper's learners, and nothing of ours.
 
         Both nuisances are trees from the middle of Table nuisance-ht-grid; the payoff regressor is `Boosting()`.
 
         Args:
             rho: of the L2 regulariser.
-            policy: None: the paper's network, trained with the gap loss at the middle of its grid.
-            options: anything else that `NashEval` takes.
+            options: anything else that `NashEval` takes; the policy is the paper's network, trained with the gap loss
+                at the middle of its grid, unless given here.
         """
         trees = {
             "num_iterations": 100, "num_leaves": 15, "learning_rate": 0.1, "min_data_in_leaf": 50, "max_depth": 7
@@ -152,8 +123,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             "regularizer": L2(rho),
             "aggregator": Mean(),
             "unseen": "tie",
-            "policy": policy or LearnedPolicy.paper(regularizer=L2(rho), tune=None, **terms),
-            "folds": folds,
+            "policy": LearnedPolicy.paper(regularizer=L2(rho), tune=None, **terms),
         }
         return cls(**{**settings, **options})
 
@@ -161,32 +131,28 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
     def fit(self, feedback: Any, y: None = None) -> Self:
         """Learn from a log: a Feedback, the path of a vote file, or a DataFrame of votes."""
-        log, effort = as_feedback(feedback), self._effort()
+        log = feedback if isinstance(feedback, Feedback) else read_votes(feedback)
+        effort, settings = self._effort(), self._settings(_STAGE1)
         with stages(_SHARES, show=self.verbose) as begin:
-            self.stage1_ = fit_stage1(log, **self._stage1_settings(), effort=effort, begin=begin)
+            self.stage1_ = fit_stage1(log, **settings, tune=self.tune or None, effort=effort, begin=begin)
             policy = self._fit_policy(self.stage1_, replace(effort, advance=begin("policy")))
             self.policy_ = among_available(policy, log, self.availability)
         self.agents_ = log.agents
         self.feature_names_in_ = np.array(log.contexts.column_names, dtype=object)
         return self
 
-    def _stage1_settings(self) -> dict[str, Any]:
-        names = ("outcome", "propensity", "second_stage", "strength", "boosting", "aggregator", "unseen", "folds")
-        return {**{name: getattr(self, name) for name in names}, "tune": self.tune or None}
-
     def _fit_policy(self, stage1: Stage1, effort: Effort) -> Policy:
         """Return the policy of Stage 2."""
         learner = self.policy
         if learner == "exact":
-            learner = ExactPolicy(**self._preferences())
+            learner = ExactPolicy(**self._settings(_TERMS))
         elif learner == "learned":
-            learner = LearnedPolicy(**self._preferences(), tune=self.tune or None)
+            learner = LearnedPolicy(**self._settings(_TERMS), tune=self.tune)
         if not isinstance(learner, PolicyLearner):
             raise InputError(f"policy is {learner!r}; accepted are 'exact', 'learned' or a policy with a fit method.")
         return learner.fit(stage1, effort)
 
-    def _preferences(self) -> dict[str, Any]:
-        names = ("regularizer", "costs", "cost_weight", "budget")
+    def _settings(self, names: Sequence[str]) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
 
     def _effort(self) -> Effort:
@@ -220,7 +186,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         changed = {name: value for name, value in changed.items() if value is not _UNCHANGED}
         policy: Policy = self.policy_
         if changed:
-            policy = ExactPolicy(**{**self._preferences(), **changed}).fit(self.stage1_)
+            policy = ExactPolicy(**{**self._settings(_TERMS), **changed}).fit(self.stage1_)
             policy = among_available(policy, self.stage1_.log, self.availability)
         return policy.predict_proba(contexts, agents=agents)
 
@@ -242,7 +208,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             preferences: cost_weight, budget; see `predict_proba`.
         """
         lotteries = self.predict_proba(contexts, agents=agents, **preferences)
-        return choose(lotteries, self.agents_, contexts=contexts, utility=utility, seed=seed)
+        return choose(lotteries, self.agents_, contexts, utility=utility, seed=seed)
 
     def winners(self, contexts: object, **options: Any) -> list[list[str]]:
         """Return the winner set at each context: the agents with more than 0.001 of the lottery."""
@@ -271,8 +237,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             confidence: share of bootstrap draws within lower and upper, which are a stability range.
             voters: whom uncertainty speaks for, as in `payoff_interval`.
         """
-        rows = list(standings(self._stage1.log, self._groups(by, confidence, voters), self.regularizer))
-        return as_frame({f.name: [getattr(row, f.name) for row in rows] for f in fields(Standing)})
+        return as_frame(list(standings(self._stage1.log, self._groups(by, confidence, voters), self.regularizer)))
 
     def payoff_interval(
         self, group: Any = None, *, confidence: float = 0.95, voters: Speaks | None = None
@@ -327,11 +292,6 @@ def load(path: Any) -> NashEval:
     from nasheval.store import load as load_folder
 
     return load_folder(path, NashEval)
-
-
-def as_feedback(log: Any) -> Feedback:
-    """Return a log: a Feedback as it is, a path or a DataFrame read as votes."""
-    return log if isinstance(log, Feedback) else read_votes(log)
 
 
 def chosen_device(device: Device) -> str:

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nasheval.errors import InputError
-from nasheval.game import L2, ConvexCost, Entropy, HardBudget, LinearCost, Regularizer, SoftBudget, solve
+from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget
+from nasheval.game.regularizers import L2, Entropy, Regularizer
+from nasheval.game.solver import solve
 
 from .games import RPS, integer_games, random_games, with_dominated
 from .test_quadratic import games

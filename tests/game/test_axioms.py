@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nasheval.game import L2, gap, solve
+from nasheval.game.gaps import gap
+from nasheval.game.regularizers import L2
+from nasheval.game.solver import solve
 
 from .games import antisymmetric, with_clone
 from .test_quadratic import games

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,7 +9,11 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from nasheval.errors import ConvergenceError, InputError
-from nasheval.game import L2, ConvexCost, Entropy, SoftBudget, gap, quadratic, solve
+from nasheval.game import quadratic
+from nasheval.game.costs import SoftBudget
+from nasheval.game.gaps import gap
+from nasheval.game.regularizers import L2, Entropy
+from nasheval.game.solver import solve
 
 from .games import RPS, integer_games, random_games
 from .test_quadratic import games
@@ -191,27 +193,6 @@ def test_the_soft_budget_does_not_overflow() -> None:
     spend = np.array([-1e6, 0.0, 1.0, 1e6])
     np.testing.assert_allclose(soft.derivative(spend), [0.5, 0.5, 1.5, 2.5])
     np.testing.assert_allclose(soft.value(spend), [-5e5, 0, 0.5 + 2e-3 * np.log(2), 5e5 + 2 * (1e6 - 1)])
-
-
-@dataclass(frozen=True)
-class Squared:
-    """A disutility of one's own."""
-
-    def value(self, spend: np.ndarray) -> np.ndarray:
-        return np.asarray(spend) ** 2
-
-    def derivative(self, spend: np.ndarray) -> np.ndarray:
-        return 2 * np.asarray(spend)
-
-
-@pytest.mark.parametrize("regularizer", REGULARIZERS, ids=str)
-def test_any_convex_disutility_will_do(regularizer: L2 | Entropy) -> None:
-    A, costs = random_games(10, 5), np.linspace(0, 1, 5)
-    omega = ConvexCost(regularizer, costs, Squared())
-    found = solve(A, regularizer=omega)
-    assert np.abs(found.gap).max() < 1e-10
-    np.testing.assert_allclose(found.price, 2 * found.strategy @ costs, atol=1e-9)
-    assert omega.kappa == regularizer.kappa
 
 
 @settings(max_examples=50, deadline=None)

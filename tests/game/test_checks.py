@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from nasheval.errors import ConvergenceError, InputError, NashEvalError
-from nasheval.game import L2, Entropy, LinearCost, solve
+from nasheval.game.costs import LinearCost
+from nasheval.game.regularizers import L2, Entropy
+from nasheval.game.solver import solve
 
 from .games import random_games
 

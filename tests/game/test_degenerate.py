@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nasheval.game import L2, Entropy, SoftBudget, Solution, solve
+from nasheval.game.costs import SoftBudget
+from nasheval.game.regularizers import L2, Entropy
+from nasheval.game.solver import Solution, solve
 
 from .games import DEGENERATE, RPS, cyclic, integer_games, random_games, tournament, with_clone, with_dominated
 

@@ -8,7 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nasheval.errors import ConvergenceError, InputError
-from nasheval.game import L2, Entropy, gap, solve
+from nasheval.game.gaps import gap
+from nasheval.game.regularizers import L2, Entropy
+from nasheval.game.solver import solve
 
 from .games import random_games
 from .test_quadratic import games

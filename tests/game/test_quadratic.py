@@ -8,7 +8,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nasheval.errors import ConvergenceError
-from nasheval.game import L2, gap, quadratic, solve
+from nasheval.game import quadratic
+from nasheval.game.gaps import gap
+from nasheval.game.regularizers import L2
+from nasheval.game.solver import solve
 
 from .games import RPS, antisymmetric, enumerate_supports, integer_games, random_games, with_dominated
 

@@ -8,9 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nasheval.errors import InputError
-from nasheval.game import L2, ConvexCost, Entropy, HardBudget, LinearCost, Regularizer, SoftBudget
-from nasheval.game.regularizers import project
-from nasheval.game.search import crossing
+from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget, crossing
+from nasheval.game.regularizers import L2, Entropy, Regularizer, project
 
 K = 5
 COSTS = np.array([0.5, 1.0, 2.0, 0.0, 3.0])

@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from nasheval.game import L2, gap, solve
+from nasheval.game.gaps import gap
+from nasheval.game.regularizers import L2
+from nasheval.game.solver import solve
 
 from .games import (
     RPS,

@@ -9,7 +9,8 @@ import pyarrow as pa
 import pytest
 
 from nasheval.feedback.world import SyntheticWorld
-from nasheval.game import L2, solve
+from nasheval.game.regularizers import L2
+from nasheval.game.solver import solve
 from nasheval.payoff.stage1 import fit_stage1
 from nasheval.policy import baselines
 from nasheval.policy.base import Policy, PolicyLearner
@@ -41,7 +42,6 @@ LEARNERS = {
     "maximal lottery": baselines.MaximalLottery(),
     "robust": baselines.RobustMaximalLottery("side"),
     "pluralistic": baselines.PluralisticLeaderboard(),
-    "Nash averaging": baselines.NashAveraging(),
     "best single": baselines.BestSingle(),
     "uniform": baselines.Uniform(),
 }

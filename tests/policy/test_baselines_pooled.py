@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.optimize import minimize
 
-from nasheval.errors import ConvergenceError, InputError
+from nasheval.errors import InputError
 from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
-from nasheval.game import L2, SoftBudget, solve
+from nasheval.game.costs import SoftBudget
+from nasheval.game.regularizers import L2
 from nasheval.game.scores import fit_scores
-from nasheval.policy import pooled
-from nasheval.policy.baselines import BestSingle, MaximalLottery, NashAveraging, PooledBT, Uniform, ratings
-from nasheval.policy.pooled import mean_payoff, most_even_equilibrium, pooled_log_odds, pooled_margins
+from nasheval.game.solver import solve
+from nasheval.policy.baselines import BestSingle, MaximalLottery, PooledBT, Uniform, ratings
+from nasheval.policy.pooled import mean_payoff, pooled_margins
 
-from .hand import antisymmetric, coarse_games, counted, duels, of_log
+from .hand import antisymmetric, counted, duels, of_log
 
 RPS = np.array([[0.0, 1, -1], [-1, 0, 1], [1, -1, 0]])
 AT = [{"i": 0.0}, {"i": 1.0}]
@@ -152,7 +152,7 @@ def test_the_best_rated_of_those_up_is_chosen():
     assert policy.predict_proba(AT).tolist() == [[1, 0, 0]] * 2
     assert policy.lottery(["c", "b"]).tolist() == [0, 1, 0]
     with pytest.raises(InputError, match="ridge is -1"):
-        PooledBT(ridge=-1).fit(of_log(counted([[0, 1], [1, 0]])))
+        ratings(counted([[0, 1], [1, 0]]), ridge=-1)
 
 
 def test_two_hundred_agents_with_millions_of_votes_settle():
@@ -171,54 +171,6 @@ def test_problems_may_differ_in_who_met_whom():
     lead, meetings = (wins - wins.swapaxes(1, 2)).sum(axis=2), wins + wins.swapaxes(1, 2)
     alone = [fit_scores(lead[[i]], meetings[i], ridge=1.0, tolerance=1e-12)[0] for i in range(3)]
     assert fit_scores(lead, meetings, ridge=1.0, tolerance=1e-12) == pytest.approx(np.array(alone), abs=1e-12)
-
-
-# -- Nash averaging ---------------------------------------------------------------------------------------------------
-
-
-def test_log_odds_by_hand():
-    # a over b 2 to 0: log(2.5 / 0.5); ties count half
-    log = duels([("a", "b", "a")] * 2 + [("b", "c", "tie"), ("b", "c", "b")])
-    policy = NashAveraging().fit(of_log(log))
-    assert pooled_log_odds(log) == pytest.approx(antisymmetric([[0, np.log(5), 0], [0, 0, np.log(2 / 1)], [0, 0, 0]]))
-    # against p of a and 1 - p of c, b wins log(2) (1 - p) - log(5) p: at most 0 from p = 0.301, and 1/2 is most even
-    assert policy.lottery() == pytest.approx([0.5, 0, 0.5], abs=1e-8)
-    assert policy.lottery(["b", "c"]) == pytest.approx([0, 1, 0], abs=1e-9)
-
-
-def test_a_copy_shares_the_weight_of_its_model():
-    # the invariance that Nash averaging is for: a copied rock leaves paper and scissors alone
-    copied = RPS[np.ix_([0, 0, 1, 2], [0, 0, 1, 2])]
-    assert most_even_equilibrium(RPS) == pytest.approx(np.ones(3) / 3, abs=1e-8)
-    assert most_even_equilibrium(copied) == pytest.approx([1 / 6, 1 / 6, 1 / 3, 1 / 3], abs=1e-8)
-    assert most_even_equilibrium(np.zeros((4, 4))) == pytest.approx(np.ones(4) / 4)
-    assert most_even_equilibrium(np.zeros((1, 1))).tolist() == [1]
-
-
-@settings(max_examples=40)
-@given(coarse_games(5))
-def test_no_equilibrium_has_more_entropy(A):
-    p = most_even_equilibrium(A)
-    assert (A @ p).max() <= 1e-6
-    rival = minimize(
-        lambda q: np.sum(q * np.log(np.maximum(q, 1e-300))),
-        solve(A, regularizer=L2(0.0)).strategy,
-        bounds=[(0, 1)] * len(A),
-        constraints=[
-            {"type": "eq", "fun": lambda q: q.sum() - 1},
-            {"type": "ineq", "fun": lambda q: -A @ q},
-        ],
-        method="SLSQP",
-    )
-    q = np.maximum(rival.x, 0) / np.maximum(rival.x, 0).sum()
-    if (A @ q).max() <= 1e-9:
-        assert np.sum(p * np.log(np.maximum(p, 1e-300))) <= np.sum(q * np.log(np.maximum(q, 1e-300))) + 1e-5
-
-
-def test_an_average_that_does_not_settle_is_not_handed_out(monkeypatch):
-    monkeypatch.setattr(pooled, "_LONG", {"maxiter": 0})
-    with pytest.raises(ConvergenceError, match="did not settle"):
-        most_even_equilibrium(antisymmetric([[0, 1, -2], [0, 0, 3], [0, 0, 0]]))
 
 
 # -- points of reference ----------------------------------------------------------------------------------------------

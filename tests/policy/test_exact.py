@@ -10,7 +10,9 @@ from hypothesis import strategies as st
 
 import nasheval as ne
 from nasheval.errors import InputError
-from nasheval.game import L2, Entropy, SoftBudget, solve
+from nasheval.game.costs import SoftBudget
+from nasheval.game.regularizers import L2, Entropy
+from nasheval.game.solver import solve
 from nasheval.payoff.stage1 import fit_stage1
 from nasheval.policy import exact
 from nasheval.policy.base import Policy, PolicyLearner

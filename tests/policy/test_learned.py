@@ -14,8 +14,10 @@ from hypothesis import strategies as st
 import nasheval as ne
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import InputError
-from nasheval.game import L2, Entropy, SoftBudget, gap, solve
-from nasheval.game.costs import HardBudget, LinearCost
+from nasheval.game.costs import HardBudget, LinearCost, SoftBudget
+from nasheval.game.gaps import gap
+from nasheval.game.regularizers import L2, Entropy
+from nasheval.game.solver import solve
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.stage1 import fit_stage1
 from nasheval.policy import learned_contexts
@@ -23,8 +25,7 @@ from nasheval.policy.base import Policy, PolicyLearner
 from nasheval.policy.exact import ExactPolicy
 from nasheval.policy.learned import LearnedPolicy
 from nasheval.policy.learned_contexts import gather, mixable, mixtures
-from nasheval.policy.learned_network import OUTPUTS, Network, forward, initial
-from nasheval.policy.learned_training import Recipe, _Trainer, affordable
+from nasheval.policy.learned_training import OUTPUTS, Network, Recipe, _Trainer, affordable, forward, initial
 from nasheval.policy.terms import strengthened
 from nasheval.scoring import metrics
 

@@ -38,8 +38,7 @@ def test_strict_win_rate_counts_ties_and_itself_as_nothing():
     assert metrics.strict_win_rate([0.5, 0.5], W) == pytest.approx((0.6 + 0.1) / 4)
 
 
-def test_total_variation_and_cost():
-    assert metrics.total_variation([1, 0], [0.25, 0.75]) == pytest.approx(0.75)
+def test_expected_cost():
     assert metrics.expected_cost([[1, 0], [0.5, 0.5]], [2, 4]) == pytest.approx(2.5)
     np.testing.assert_allclose(metrics.expected_cost([[1, 0], [0.5, 0.5]], [[2, 4], [0, 1]], reduce=False), [2, 0.5])
 
@@ -61,7 +60,6 @@ def test_properties(K, seed):
     assert metrics.game_value(q, pi, A) <= metrics.exploitability(A, pi) + 1e-12
     assert metrics.support_f1(pi, pi) == 1
     assert metrics.support_f1(pi, q) == metrics.support_f1(q, pi)
-    assert 0 <= metrics.total_variation(pi, q) <= 1
 
 
 @pytest.mark.parametrize(

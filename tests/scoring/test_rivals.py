@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from nasheval.scoring.rivals import rivals_not_met
+from nasheval.scoring.explain import rivals_not_met
 
 
 @pytest.mark.parametrize("seed", range(5))

@@ -16,7 +16,7 @@ from nasheval.errors import ConvergenceError, InputError, MissingExtraError
 from nasheval.game.regularizers import L2
 from nasheval.policy.exact import ExactEquilibria
 from nasheval.policy.learned import LearnedEquilibria
-from nasheval.policy.learned_network import Network, initial
+from nasheval.policy.learned_training import Network, initial
 from nasheval.policy.terms import Terms
 from nasheval.store.onnx import export_onnx, feeds
 

@@ -24,7 +24,7 @@ AGAINST = Annotated[
     str,
     typer.Option(
         help="Baselines to compare with, with commas: bt, bt-plug-in, regularized-bt, borda, pooled-bt, "
-        "maximal-lottery, nash-averaging, pluralistic, best-single, uniform."
+        "maximal-lottery, pluralistic, best-single, uniform."
     ),
 ]
 
@@ -106,7 +106,6 @@ def _baselines(names: str) -> dict[str, Any]:
         "borda": b.Borda(),
         "pooled-bt": b.PooledBT(),
         "maximal-lottery": b.MaximalLottery(),
-        "nash-averaging": b.NashAveraging(),
         "pluralistic": b.PluralisticLeaderboard(),
         "best-single": b.BestSingle(),
         "uniform": b.Uniform(),

@@ -255,7 +255,7 @@ def _print_summary(model: NashEval, by: str | None, evaluation: Evaluation | Non
 def _print_comparison(evaluation: Evaluation, out: Console) -> None:
     from rich.text import Text
 
-    from nasheval.scoring.heldout_tables import round_robin_table
+    from nasheval.scoring.heldout import round_robin_table
 
     title = f"Held out: what the row wins against the column, with intervals of {evaluation.confidence:.0%}"
     out.print(round_robin_table(title, evaluation.overall))

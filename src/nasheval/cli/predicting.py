@@ -58,7 +58,7 @@ def predict(
     from nasheval.feedback.readers.covariates import read_contexts
     from nasheval.policy.availability import candidates
     from nasheval.policy.choosing import WINNER
-    from nasheval.scoring.rivals import context_notes
+    from nasheval.scoring.explain import context_notes
 
     if out is not None and out.suffix.lower() not in _ENDINGS:
         raise InputError(f"--out {out}: accepted are files that end in {', '.join(_ENDINGS)}.")
@@ -166,12 +166,12 @@ def route(
     from nasheval.estimator import load
     from nasheval.policy.availability import candidates
     from nasheval.policy.choosing import WINNER, choose, winner_sets
-    from nasheval.scoring.rivals import rivals_not_met, winner_notes
+    from nasheval.scoring.explain import rivals_not_met, winner_notes
 
     loaded = load(model)
     context = _one_context(loaded, prompt, set or [])
     lottery = loaded.predict_proba(context, **_changes(loaded, agents, budget, cost_weight))
-    [chosen] = choose(lottery, loaded.agents_, seed=draw)
+    [chosen] = choose(lottery, loaded.agents_, context, seed=draw)
     [winners] = winner_sets(lottery, loaded.agents_)
     shares = {name: float(share) for name, share in zip(loaded.agents_, lottery[0], strict=True)}
     up = candidates(loaded.policy_, context, split(agents) or None)

@@ -31,16 +31,6 @@ def payoffs(A: ArrayLike) -> tuple[Floats, Floats]:
     return games, largest
 
 
-def costs_of(costs: ArrayLike, n: int, K: int) -> Floats:
-    """Return the costs as float64, (K,) or (n, K)."""
-    c = np.asarray(costs, np.float64)
-    if c.shape not in ((K,), (n, K)):
-        raise InputError(f"costs has shape {c.shape}; with {n} games of {K} agents it is ({K},) or ({n}, {K}).")
-    if not np.isfinite(c).all():
-        raise InputError("costs holds NaN or an infinity; every agent needs a finite cost.")
-    return c
-
-
 def agents_up(available: ArrayLike, n: int, K: int) -> Bools:
     """Return which agents are up in each game, (n, K)."""
     up = np.asarray(available)
@@ -53,14 +43,6 @@ def agents_up(available: ArrayLike, n: int, K: int) -> Bools:
     for g in np.flatnonzero(~up.any(-1)):
         raise InputError(f"No agent is up in game {g}: available is False for all {K}. At least one must be True.")
     return up
-
-
-def scaled_to_one(costs: Floats) -> Floats:
-    """Return costs min-max scaled to [0, 1] in each game, 0 if all are equal (Eq. routerbench-cost-regularizer)."""
-    least = costs.min(-1, keepdims=True)
-    spread = costs.max(-1, keepdims=True) - least
-    scaled: Floats = np.divide(costs - least, spread, out=np.zeros_like(costs), where=spread > 0)
-    return scaled
 
 
 def _square(given: Floats) -> Floats:

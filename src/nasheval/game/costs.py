@@ -7,35 +7,29 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Protocol, Self, TypeAlias
+from typing import Self, TypeAlias
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
 from nasheval.game.regularizers import Regularizer, columns_of
-from nasheval.game.search import crossing, raised
 
 # Lotteries (m, K) of the problems rows (m,) when agents pay prices (m, K): answer(prices, rows).
 Answer: TypeAlias = Callable[[Floats, Ints], Floats]
 # Lotteries (m, K) of the problems rows (m,) that spend at most limit (m,), and multipliers (m,): within(limit, rows).
 Within: TypeAlias = Callable[[Floats, Ints], tuple[Floats, Floats]]
+_LIMIT = 200
+RAISES = 30  # times that a price may be multiplied by 4 to find one that is high enough
+_ALIKE = 1e-15  # relative width at which the two ends are the same price
 _NEAR = 1e-14  # spend this near to its target, on the scale of the costs, meets it
-
-
-class Disutility(Protocol):
-    """A convex, differentiable, nondecreasing function phi of expected spend, batched (Eq. convex-cost-disutility)."""
-
-    def value(self, spend: Floats) -> Floats:
-        """Return phi(spend)."""
-
-    def derivative(self, spend: Floats) -> Floats:
-        """Return the marginal price phi'(spend)."""
 
 
 @dataclass(frozen=True)
 class SoftBudget:
     """A price that rises by `penalty` as expected spend crosses the budget (Eq. soft-budget-disutility).
+
+    It is a convex, differentiable, nondecreasing function phi of expected spend (Eq. convex-cost-disutility).
 
     Args:
         budget: B, in the user's units of cost.
@@ -115,7 +109,7 @@ class ConvexCost(_Spending):
         disutility: phi.
     """
 
-    disutility: Disutility
+    disutility: SoftBudget
 
     def value(self, pi: Floats) -> Floats:
         """Return Omega(pi), (...)."""
@@ -176,7 +170,7 @@ def check_affordable(omega: Regularizer, up: Bools) -> None:
         omega = omega.base
 
 
-def priced(answer: Answer, costs: Floats, phi: Disutility) -> Floats:
+def priced(answer: Answer, costs: Floats, phi: SoftBudget) -> Floats:
     """Return the lotteries (n, K) whose marginal price phi'(costs . pi) is the one they answer."""
 
     def excess(p: Floats, rows: Ints) -> Floats:
@@ -191,7 +185,7 @@ def priced(answer: Answer, costs: Floats, phi: Disutility) -> Floats:
     return mixed(cheap, dear, least, most, spend)
 
 
-def settled(within: Within, costs: Floats, phi: Disutility) -> Floats:
+def settled(within: Within, costs: Floats, phi: SoftBudget) -> Floats:
     """Return the spend (n,) at which the multiplier of a hard budget is the marginal price phi'(spend).
 
     For games without regulariser: their spend jumps in the price, but the price only steps down in the spend.
@@ -265,3 +259,55 @@ def _responses(omega: ConvexCost | HardBudget, payoff: Floats, search: Callable[
         return base.best_response(flat[rows] - prices)
 
     return search(respond, costs).reshape(payoff.shape)
+
+
+# -- the search behind budgets -----------------------------------------------------------------------------------------
+
+
+def crossing(f: Callable[[Floats, Ints], Floats], low: Floats, high: Floats, near: float) -> tuple[Floats, Floats]:
+    """Narrow [low, high], each (n,), around where f crosses zero, until they meet or f jumps between them.
+
+    Args:
+        f: f(p, rows) gives the values (m,) at prices p (m,) of the problems rows (m,); decreasing in p.
+        near: a value of f this near to zero is zero.
+    """
+    rows = np.arange(len(low))
+    low, high = low.copy(), high.copy()
+    above, below = f(low, rows), f(high, rows)
+    high = np.where(above <= near, low, high)
+    low = np.where((below > near) & (above > near), high, low)
+    last = np.zeros(len(low))
+    for step in range(_LIMIT):
+        rows = np.flatnonzero(high - low > _ALIKE * np.maximum(np.abs(low), np.abs(high)))
+        if not len(rows):
+            break
+        p = _between(low[rows], high[rows], above[rows], below[rows], halve=step % 3 == 2)
+        value = f(p, rows)
+        up, zero = value > 0, np.abs(value) <= near
+        # Illinois: an end that stays twice in a row counts half, so that the other end moves as well.
+        below[rows] = np.where(up, np.where(last[rows] > 0, below[rows] / 2, below[rows]), value)
+        above[rows] = np.where(up, value, np.where(last[rows] < 0, above[rows] / 2, above[rows]))
+        last[rows] = np.where(up, 1, -1)
+        low[rows] = np.where(up | zero, p, low[rows])
+        high[rows] = np.where(~up | zero, p, high[rows])
+    return low, high
+
+
+def raised(f: Callable[[Floats, Ints], Floats], high: Floats, near: float) -> Floats:
+    """Return high (n,), multiplied until f is no longer above `near` there."""
+    high = high.copy()
+    rows = np.arange(len(high))
+    for _ in range(RAISES):
+        rows = rows[f(high[rows], rows) > near]
+        if not len(rows):
+            break
+        high[rows] *= 4
+    return high
+
+
+def _between(low: Floats, high: Floats, above: Floats, below: Floats, *, halve: bool) -> Floats:
+    middle = (low + high) / 2
+    if halve:
+        return middle
+    p = low + (high - low) * above / np.maximum(above - below, 1e-300)
+    return np.where((p > low) & (p < high), p, middle)

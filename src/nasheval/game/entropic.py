@@ -34,22 +34,16 @@ def equilibria(A: Floats, tau: float, log_reference: Floats, names: Ints) -> tup
     base = np.ascontiguousarray(np.broadcast_to(log_reference, (n, K)))
     pi, steps, solved = np.empty((n, K)), np.zeros(n, np.int64), np.zeros(n, np.bool_)
     for fall in _FALLS:
-        if len(rows := np.flatnonzero(~solved)):
-            pi[rows], more, solved[rows] = _by_newton(A[rows], tau, base[rows], fall)
-            steps[rows] += more
+        if m := len(rows := np.flatnonzero(~solved)):
+            lotteries, more, done = np.empty((m, K)), np.empty(m, np.int64), np.empty(m, np.bool_)
+            spread(newton_games, m, 20.0 * K**3, A[rows], tau, base[rows], fall, lotteries, more, done)
+            pi[rows], solved[rows], steps[rows] = lotteries, done, steps[rows] + more
     for g in np.flatnonzero(~solved):
         raise ConvergenceError(
             f"Game {names[g]} could not be solved: tau = {tau:g} is too small for payoffs of {np.abs(A[g]).max():.3g}. "
             "Give a larger tau, or L2, which is solved exactly for any strength."
         )
     return pi, steps
-
-
-def _by_newton(A: Floats, tau: float, base: Floats, fall: float) -> tuple[Floats, Ints, Bools]:
-    n, K = base.shape
-    pi, steps, solved = np.empty((n, K)), np.empty(n, np.int64), np.empty(n, np.bool_)
-    spread(newton_games, n, 20.0 * K**3, A, tau, base, fall, pi, steps, solved)
-    return pi, steps, solved
 
 
 @compiled

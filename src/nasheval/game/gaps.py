@@ -7,7 +7,6 @@ from numpy.typing import ArrayLike
 
 from nasheval.arrays import Floats
 from nasheval.errors import InputError
-from nasheval.game.checks import costs_of, scaled_to_one
 from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget, scale_of, spend_of
 from nasheval.game.regularizers import L2, Entropy, Regularizer
 
@@ -53,9 +52,15 @@ def composed(
         return regularizer
     if not 0 <= cost_weight < np.inf:
         raise InputError(f"cost_weight is a finite number at least 0; {cost_weight!r} was given.")
-    c = costs_of(costs, n, K)
-    if cost_weight:
-        regularizer = LinearCost(regularizer, cost_weight * scaled_to_one(c))
+    c = np.asarray(costs, np.float64)
+    if c.shape not in ((K,), (n, K)):
+        raise InputError(f"costs has shape {c.shape}; with {n} games of {K} agents it is ({K},) or ({n}, {K}).")
+    if not np.isfinite(c).all():
+        raise InputError("costs holds NaN or an infinity; every agent needs a finite cost.")
+    if cost_weight:  # scaled to [0, 1] in each game, 0 if all are equal (Eq. routerbench-cost-regularizer)
+        least, most = c.min(-1, keepdims=True), c.max(-1, keepdims=True)
+        scaled = np.divide(c - least, most - least, out=np.zeros_like(c), where=most > least)
+        regularizer = LinearCost(regularizer, cost_weight * scaled)
     if isinstance(budget, SoftBudget):
         return ConvexCost(regularizer, c, budget)
     return regularizer if budget is None else HardBudget(regularizer, c, float(budget))
@@ -74,7 +79,10 @@ def residual_at(pi: Floats, payoff: Floats, omega: Regularizer, price: Floats | 
     largest |cost - limit| as the unit of cost; for the entropy, whose gradient is infinite at zero, it is the distance
     to the best response.
     """
-    if _is_entropy(omega):
+    base = omega
+    while isinstance(base, LinearCost | ConvexCost | HardBudget):
+        base = base.base
+    if isinstance(base, Entropy):
         return np.abs(pi - omega.best_response(payoff)).max(-1)
     loss = omega.gradient(pi) - payoff
     spare = np.zeros(pi.shape[:-1])
@@ -85,9 +93,3 @@ def residual_at(pi: Floats, payoff: Floats, omega: Regularizer, price: Floats | 
         spare = np.abs(np.minimum(price * size, -spend_of(over, pi) / size))
     loss = loss - np.einsum("...k,...k->...", loss, pi)[..., None]
     return np.maximum(np.abs(np.minimum(pi, loss)).max(-1), spare)
-
-
-def _is_entropy(omega: Regularizer) -> bool:
-    while isinstance(omega, LinearCost | ConvexCost | HardBudget):
-        omega = omega.base
-    return isinstance(omega, Entropy)

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
+from scipy.optimize import nnls
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import ConvergenceError
 from nasheval.game.compiled import spread
 from nasheval.game.costs import budgeted, charged, scale_of, spend_of, surcharge
-from nasheval.game.faces import least_norm
 from nasheval.game.interior import interior_games
 from nasheval.game.linear import size_games
 from nasheval.game.pivoting import pivot_games
@@ -18,6 +18,11 @@ from nasheval.game.supports import residual
 
 _PIVOT_UP_TO = 55  # agents; beyond, the interior method is faster
 _SLIGHT = (1e-11, 5e-11, 1e-12)  # rho that stands in for none where several supports are equally good up to rounding
+_CLEAR = 1e3  # ratio of x to w, or of w to x, that settles on which side an entry is
+_RANK = 1e-12  # singular values below this, of a matrix whose largest entry is 1, are zero
+_EPSILON = 1e-13  # rounding in a basis of free directions, over the smallest singular value that fixes the others
+_NOTHING = 1e-14  # a weight below this is zero but for rounding
+_PRICE = 1e-4  # weight of a budget's multiplier in the norm: enough to choose one, too little to move the lottery
 _HARD = 1e-10  # residual that certifies an answer put together from several solves
 
 
@@ -73,7 +78,10 @@ def _binding(A: Floats, rho: float, over: Floats, names: Ints) -> tuple[Floats, 
     K = A.shape[1]
     size = scale_of(over)
     games, scale = _to_unit_scale(A, rho)
-    x, steps, certified = _by_interior(_with_budget(games, over / size[:, None]), K, rho / scale)
+    larger = np.zeros((len(A), K + 1, K + 1))
+    larger[:, :K, :K], larger[:, K, :K] = games, over / size[:, None]
+    larger[:, :K, K] = -larger[:, K, :K]
+    x, steps, certified = _by_interior(larger, K, rho / scale)
     pi, price = x[:, :K], x[:, K] * scale / size
 
     def answer(prices: Floats, rows: Ints) -> Floats:
@@ -147,17 +155,65 @@ def _at_price(A: Floats, agents: int, rho: float, x: Floats) -> Floats:
     return np.append(lottery[0], x[agents:])
 
 
-def _with_budget(A: Floats, over: Floats) -> Floats:
-    """Return games (n, K + 1, K + 1) with the budget's multiplier as one more entry; over (n, K) is cost - budget."""
-    n, K = over.shape
-    larger = np.zeros((n, K + 1, K + 1))
-    larger[:, :K, :K], larger[:, :K, K], larger[:, K, :K] = A, -over, over
-    return larger
-
-
 def _price_that_bars(A: Floats, rho: float, pi: Floats, costs: Floats, barred: Bools) -> Floats:
     """Return the least price of spend, (n,), at which nobody wants the barred agents, 0 where none are barred."""
     payoff = np.einsum("njk,nk->nj", A, pi) - rho * pi
     gain = payoff - np.einsum("nk,nk->n", payoff, pi)[:, None]
     dearer = np.where(barred, costs - costs.min(-1, keepdims=True), 1.0)
     return np.where(barred, np.maximum(gain, 0.0) / dearer, 0.0).max(-1)
+
+
+# -- without regulariser, where several maximal lotteries may exist ---------------------------------------------------
+
+
+def least_norm(A: Floats, agents: int, x: Floats, w: Floats) -> Floats:
+    """Return the equilibrium z (m,) of least norm, given the central one.
+
+    All equilibria form the polytope {z >= 0, A z <= 0, the lottery sums to 1}. It is flat: z = 0 where the centre has
+    w > 0, and A z = 0 where it has x > 0. Entries that are on neither side for sure keep their inequalities.
+
+    Args:
+        A: (m, m) antisymmetric, the largest entry about 1.
+        agents: how many of the m entries are the lottery; one more is a budget's multiplier.
+        x, w: (m,) the centre of all equilibria and its losses, from the interior method.
+    """
+    tied, lost = x > _CLEAR * w, w > _CLEAR * x
+    on = np.flatnonzero(~lost)
+    border = (on < agents).astype(float)
+    weight = np.where(border > 0, 1.0, _PRICE)
+    E = np.vstack([A[tied][:, on], border]) / weight
+    G = np.vstack([np.eye(len(on)), -A[~tied][:, on]]) / weight
+    z = np.zeros(len(x))
+    z[on] = _nearest_to_zero(E, G) / weight
+    z[z < _NOTHING] = 0.0
+    return z / z[:agents].sum()
+
+
+def _nearest_to_zero(E: Floats, G: Floats) -> Floats:
+    """Return the y of least norm with E y = (0, ..., 0, 1) and G y >= 0."""
+    y, free, noise = _affine(E)
+    if not free.shape[1] or (G @ y >= -1e-12).all():
+        return y
+    exact, _, _ = _affine(np.vstack([G[_touched(G, free, y, noise)], E]))
+    return exact
+
+
+def _affine(E: Floats) -> tuple[Floats, Floats, float]:
+    """Return the y of least norm with E y = (0, ..., 0, 1), a basis of what is left free, and its noise."""
+    U, sizes, V = np.linalg.svd(E)
+    rank = int((sizes > _RANK).sum())
+    return V[:rank].T @ (U[-1, :rank] / sizes[:rank]), V[rank:].T, _EPSILON / float(sizes[rank - 1])
+
+
+def _touched(G: Floats, free: Floats, y: Floats, noise: float) -> Ints:
+    """Return which of G z >= 0 hold with equality at the z = y + free t of least norm (Lawson and Hanson's LDP).
+
+    Constraints that t moves by no more than noise are left out: rounding would look like any constraint.
+    """
+    C, d = G @ free, -(G @ y)
+    size = np.linalg.norm(C, axis=1)
+    moving = np.flatnonzero(size > noise * np.linalg.norm(G, axis=1))
+    target = np.zeros(C.shape[1] + 1)
+    target[-1] = 1.0
+    multipliers, _ = nnls((np.column_stack([C, d])[moving] / size[moving, None]).T, target)
+    return moving[multipliers > 1e-12 * multipliers.max()]

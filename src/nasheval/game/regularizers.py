@@ -11,6 +11,8 @@ from numpy.typing import ArrayLike
 from nasheval.arrays import Floats, Ints
 from nasheval.errors import InputError
 
+_STRENGTH = "The strength of a regulariser, {}, is a finite number {}; {!r} was given."
+
 
 class Regularizer(Protocol):
     """A convex function Omega on the simplex; every method is batched over leading axes."""
@@ -48,7 +50,8 @@ class L2:
     rho: float = 1e-3
 
     def __post_init__(self) -> None:
-        _check_strength("rho", self.rho, least="at least 0", fine=0 <= self.rho < np.inf)
+        if not 0 <= self.rho < np.inf:
+            raise InputError(_STRENGTH.format("rho", "at least 0", self.rho))
 
     @property
     def kappa(self) -> float:
@@ -93,9 +96,17 @@ class Entropy:
     reference: ArrayLike | None = None
 
     def __post_init__(self) -> None:
-        _check_strength("tau", self.tau, least="above 0", fine=0 < self.tau < np.inf)
-        if self.reference is not None:
-            _check_reference(np.asarray(self.reference, float))
+        if not 0 < self.tau < np.inf:
+            raise InputError(_STRENGTH.format("tau", "above 0", self.tau))
+        reference = np.ones(1) if self.reference is None else np.asarray(self.reference, float)
+        if (
+            reference.ndim not in (1, 2)
+            or not (reference > 0).all()
+            or not np.allclose(reference.sum(-1), 1, atol=1e-6)
+        ):
+            raise InputError(
+                "The reference of Entropy is a lottery (K,), or one per game (n, K): entries above 0, summing to 1."
+            )
 
     @property
     def kappa(self) -> float:
@@ -149,15 +160,3 @@ def project(v: Floats) -> Floats:
     shift = np.take_along_axis(surplus, kept - 1, -1) / kept
     nearest: Floats = np.maximum(v - shift, 0.0)
     return nearest
-
-
-def _check_strength(name: str, value: float, *, least: str, fine: bool) -> None:
-    if not fine:
-        raise InputError(f"The strength of a regulariser, {name}, is a finite number {least}; {value!r} was given.")
-
-
-def _check_reference(reference: Floats) -> None:
-    if reference.ndim not in (1, 2) or not (reference > 0).all() or not np.allclose(reference.sum(-1), 1, atol=1e-6):
-        raise InputError(
-            "The reference of Entropy is a lottery (K,), or one per game (n, K): entries above 0, each summing to 1."
-        )

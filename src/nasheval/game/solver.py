@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import cast
+from typing import TypeAlias, cast
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from nasheval.arrays import Bools, Floats, Ints
-from nasheval.errors import ConvergenceError
+from nasheval.errors import ConvergenceError, InputError
 from nasheval.game.checks import agents_up, payoffs
-from nasheval.game.costs import SoftBudget, check_affordable
-from nasheval.game.equilibria import Equilibria, equilibria
+from nasheval.game.costs import (
+    ConvexCost,
+    HardBudget,
+    LinearCost,
+    SoftBudget,
+    budgeted,
+    charged,
+    check_affordable,
+    priced,
+    settled,
+    spend_of,
+    surcharge,
+)
 from nasheval.game.gaps import composed, gap_at, residual_at
-from nasheval.game.regularizers import L2, Regularizer
+from nasheval.game.regularizers import L2, Entropy, Regularizer
 
+# Lotteries (m, K), the steps each took (m,), and the price of spend (m,) where a budget sets one.
+_Equilibria: TypeAlias = "tuple[Floats, Ints, Floats | None]"
 _LARGEST_GAP = 1e-9  # over the scale of a game; a larger one is never handed out
 
 
@@ -89,30 +102,115 @@ def _among(A: Floats, omega: Regularizer, up: Bools) -> Solution:
 
 
 def _solved(A: Floats, omega: Regularizer, largest: Floats, names: Ints) -> Solution:
-    return _certified(A, omega, equilibria(A, omega, names), largest, names)
-
-
-def _certified(A: Floats, omega: Regularizer, solved: Equilibria, largest: Floats, names: Ints) -> Solution:
     """Return the solution with its gap and residual; raise where the gap is not zero up to rounding."""
+    pi, steps, price = equilibria(A, omega, names)
     if isinstance(omega, L2):
-        from nasheval.game.certificates import certify
+        from nasheval.game.supports import certify
 
-        pi = solved.lotteries
         gaps, kkt = certify(A, omega.rho, pi)
         scale = largest + omega.rho
     else:
-        pi = np.maximum(solved.lotteries, 0.0)  # rounding may have left a weight of -1e-13
+        pi = np.maximum(pi, 0.0)  # rounding may have left a weight of -1e-13
         pi /= pi.sum(-1, keepdims=True)
         payoff, slope = np.einsum("njk,nk->nj", A, pi), omega.gradient(pi)
-        gaps, kkt = gap_at(pi, payoff, omega), residual_at(pi, payoff, omega, solved.price)
+        gaps, kkt = gap_at(pi, payoff, omega), residual_at(pi, payoff, omega, price)
         scale = largest + omega.kappa + np.where(np.isfinite(slope), np.abs(slope), 0.0).max(-1)
     for g in np.flatnonzero(~(np.abs(gaps) <= _LARGEST_GAP * scale)):
         raise ConvergenceError(
             f"Game {names[g]} could not be solved: its lottery has a gap of {gaps[g]:.3g}. Please report it."
         )
-    return Solution(pi, gaps, solved.steps, kkt, solved.price)
+    return Solution(pi, gaps, steps, kkt, price)
 
 
 def _first(one: Solution) -> Solution:
     price = None if one.price is None else one.price[0]
     return Solution(one.strategy[0], one.gap[0], one.iterations[0], one.kkt[0], cast("Floats | None", price))
+
+
+# -- which method solves which game -----------------------------------------------------------------------------------
+
+
+def equilibria(A: Floats, omega: Regularizer, names: Ints) -> _Equilibria:
+    """Return the equilibria of games A (m, K, K), exactly antisymmetric: prices become payoffs, budgets a search.
+
+    The compiled solvers are imported when first needed, since numba takes half a second.
+
+    Args:
+        names: (m,) what to call the games in errors.
+    """
+    match omega:
+        case LinearCost():
+            return equilibria(charged(A, omega.costs), omega.base, names)
+        case ConvexCost():
+            return _Priced.of(A, omega, names).disliked(omega.disutility)
+        case HardBudget():
+            return _Priced.of(A, omega, names).limited(omega.limit)
+        case L2():
+            import nasheval.game.quadratic as quadratic
+
+            return *quadratic.equilibria(A, omega.rho, names), None
+        case Entropy():
+            import nasheval.game.entropic as entropic
+
+            return *entropic.equilibria(A, omega.tau, omega.log_reference(A.shape[1]), names), None
+    raise InputError(f"{omega!r} cannot be solved: give L2 or Entropy, or LinearCost, ConvexCost or HardBudget on top.")
+
+
+@dataclass(frozen=True)
+class _Priced:
+    """Games A (m, K, K) with costs (m, K); `steps` (m,) counts what their solutions take."""
+
+    A: Floats
+    base: Regularizer
+    costs: Floats
+    names: Ints
+    steps: Ints
+
+    @classmethod
+    def of(cls, A: Floats, omega: ConvexCost | HardBudget, names: Ints) -> _Priced:
+        base = omega.base
+        while isinstance(base, LinearCost):
+            A, base = charged(A, base.costs), base.base
+        return cls(A, base, np.broadcast_to(omega.costs, A.shape[:2]), names, np.zeros(len(A), np.int64))
+
+    def at(self, prices: Floats, rows: Ints) -> Floats:
+        """Return the lotteries of games `rows` when agents pay prices (r, K)."""
+        lotteries, steps, _ = equilibria(charged(self.A[rows], prices), self.base.at(rows), self.names[rows])
+        self.steps[rows] += steps
+        return lotteries
+
+    def within(self, limit: Floats, rows: Ints) -> tuple[Floats, Floats]:
+        """Return the lotteries of L2 games `rows` that spend at most limit (r,), and its multipliers (r,)."""
+        import nasheval.game.quadratic as quadratic
+
+        rho, costs = self.base.kappa, self.costs[rows]
+        pi, steps, price = quadratic.budgeted_equilibria(self.A[rows], rho, costs, limit, self.names[rows])
+        self.steps[rows] += steps
+        return pi, price
+
+    def limited(self, limit: float) -> _Equilibria:
+        """Return the equilibria under a hard budget (Eq. hard-budget-equilibrium)."""
+        if isinstance(self.base, L2):
+            pi, price = self.within(np.full(len(self.A), limit), np.arange(len(self.A)))
+            return pi, self.steps, price
+        bar = surcharge(self.costs, limit, 4 * np.abs(self.A).max((1, 2))[:, None] + 1e3 * self.base.kappa)
+        pi, price = budgeted(lambda prices, rows: self.at(prices + bar[rows], rows), self.costs - limit)
+        return pi, self.steps, price
+
+    def disliked(self, phi: SoftBudget) -> _Equilibria:
+        """Return the equilibria under a disutility of spend (Eq. convex-cost-disutility)."""
+        pi = priced(self.at, self.costs, phi) if self.base.kappa > 0 else self._unregularised(phi)
+        return pi, self.steps, phi.derivative(spend_of(self.costs, pi))
+
+    def _unregularised(self, phi: SoftBudget) -> Floats:
+        """Return maximal lotteries under a disutility of spend.
+
+        Their spend jumps in the price, and the price in the spend. The spend at which both agree is found first; if the
+        price jumps there, the lottery is the one at the marginal price, and else the one of that hard budget.
+        """
+        rows = np.arange(len(self.A))
+        spend = settled(self.within, self.costs, phi)
+        omega = ConvexCost(self.base, self.costs, phi)
+        both = self.within(spend, rows)[0], self.at(phi.derivative(spend)[:, None] * self.costs, rows)
+        gaps = [gap_at(pi, np.einsum("njk,nk->nj", self.A, pi), omega) for pi in both]
+        return np.where((gaps[0] <= gaps[1])[:, None], *both)

@@ -11,38 +11,24 @@ from typing import TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike
 
 from nasheval.arrays import Floats
 from nasheval.errors import InputError
-from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget
-from nasheval.game.gaps import composed
+from nasheval.game.costs import RAISES, ConvexCost, HardBudget, LinearCost
 from nasheval.game.regularizers import L2, Entropy, Regularizer
-from nasheval.game.search import RAISES
 
 Tensor: TypeAlias = torch.Tensor
 _HALVINGS = 60
 
 
-def gap(
-    pi: Tensor,
-    A: Tensor,
-    *,
-    regularizer: Regularizer = L2(),  # noqa: B008 (frozen)
-    costs: ArrayLike | None = None,
-    cost_weight: float = 0.0,
-    budget: float | SoftBudget | None = None,
-) -> Tensor:
+def gap(pi: Tensor, A: Tensor, omega: Regularizer) -> Tensor:
     """Return the regularised gap of lotteries pi, (...), with Danskin's gradient (Eq. gap, Eq. gap-gradient).
 
     Args:
         pi: (K,) or (n, K) lotteries.
         A: (K, K) or (n, K, K) payoffs, which need not be antisymmetric.
-        regularizer, costs, cost_weight, budget: as for `solve`.
+        omega: the regulariser, with costs and budget on top as `composed` puts them.
     """
-    if A.shape[-2:] != 2 * pi.shape[-1:] or A.shape[:-2] not in ((), pi.shape[:-1]):
-        raise InputError(f"pi has shape {tuple(pi.shape)} and A {tuple(A.shape)}; give (n, K) and (n, K, K).")
-    omega = composed(regularizer, costs, cost_weight, budget, pi.shape[0] if pi.ndim > 1 else 1, pi.shape[-1])
     payoff = (A @ pi[..., None])[..., 0]
     with torch.no_grad():
         q = best_response(omega, payoff)
@@ -60,7 +46,7 @@ def value(omega: Regularizer, pi: Tensor) -> Tensor:
         case LinearCost():
             return value(omega.base, pi) + _spend(omega.costs, pi)
         case ConvexCost():
-            phi, spend = _soft(omega), _spend(omega.costs, pi)
+            phi, spend = omega.disutility, _spend(omega.costs, pi)
             excess = torch.nn.functional.softplus((spend - phi.budget) / phi.width)
             return value(omega.base, pi) + phi.price * spend + phi.penalty * phi.width * excess
         case HardBudget():
@@ -135,19 +121,13 @@ def _prices(
 
 
 def _marginal(omega: ConvexCost, spend: Tensor) -> Tensor:
-    phi = _soft(omega)
+    phi = omega.disutility
     return phi.price + phi.penalty * torch.sigmoid((spend - phi.budget) / phi.width)
 
 
 def _spend_at(omega: ConvexCost, price: Tensor) -> Tensor:
-    phi = _soft(omega)
+    phi = omega.disutility
     return phi.budget + phi.width * torch.logit((price - phi.price) / max(phi.penalty, 1e-300), eps=1e-15)
-
-
-def _soft(omega: ConvexCost) -> SoftBudget:
-    if isinstance(omega.disutility, SoftBudget):
-        return omega.disutility
-    raise InputError(f"In PyTorch the disutility of spend is a SoftBudget; {omega.disutility!r} was given.")
 
 
 def _bar(omega: HardBudget, payoff: Tensor, costs: Tensor) -> Tensor:

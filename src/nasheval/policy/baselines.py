@@ -5,9 +5,8 @@ give one lottery for all contexts.
 """
 
 from nasheval.policy.bradley_terry import Borda, BradleyTerry, BudgetedBT, RegularizedBT
-from nasheval.policy.ladder import PooledBT, Ratings, ratings
 from nasheval.policy.pluralistic import PluralisticLeaderboard
-from nasheval.policy.pooled import BestSingle, MaximalLottery, NashAveraging, Uniform
+from nasheval.policy.pooled import BestSingle, MaximalLottery, PooledBT, Ratings, Uniform, ratings
 from nasheval.policy.robust import RobustMaximalLottery
 
 __all__ = [
@@ -16,7 +15,6 @@ __all__ = [
     "BradleyTerry",
     "BudgetedBT",
     "MaximalLottery",
-    "NashAveraging",
     "PluralisticLeaderboard",
     "PooledBT",
     "Ratings",

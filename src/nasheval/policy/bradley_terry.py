@@ -5,7 +5,6 @@ Scores are fitted among the available agents, to the pairs that were compared. E
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
@@ -27,18 +26,17 @@ RIDGE = 1e-4  # the paper's kappa_BT
 _CELLS = 1 << 20  # numbers in one (rows, K, K) array
 
 
-def bt_scores(B: Floats, *, ridge: float = RIDGE, seen: Bools | None = None) -> Floats:
+def bt_scores(B: Floats, seen: Bools | None = None) -> Floats:
     """Return the Bradley-Terry scores (n, K) of margins B (n, K, K) (Eq. syn-bt-projection).
 
     Args:
-        ridge: kappa_BT.
         seen: (K, K) the pairs to fit to, those that were compared; None: all.
     """
     K = B.shape[-1]
     if K == 1:
         return np.zeros(B.shape[:2])
     meetings = (1 - np.eye(K)) / n_pairs(K) * (1 if seen is None else seen)
-    return fit_scores((B * meetings).sum(axis=2), meetings, ridge=ridge)
+    return fit_scores((B * meetings).sum(axis=2), meetings, ridge=RIDGE)
 
 
 @dataclass(frozen=True)
@@ -47,18 +45,16 @@ class BradleyTerry:
 
     Args:
         payoff: which estimate of A(x) the scores are fitted to: "plug-in" or "debiased".
-        ridge: kappa_BT of Eq. syn-bt-projection.
     """
 
     payoff: PayoffName = "plug-in"
-    ridge: float = RIDGE
 
     def __post_init__(self) -> None:
-        _check(self.payoff, self.ridge)
+        _check(self.payoff)
 
     def fit(self, stage1: Stage1, effort: Effort | None = None) -> Contextual:
         """Return the policy."""
-        return _by_scores(stage1, self.payoff, self.ridge, lambda s, up, contexts: best_of(s).astype(float))
+        return _by_scores(stage1, self.payoff, lambda s, up, contexts: best_of(s).astype(float))
 
 
 @dataclass(frozen=True)
@@ -78,29 +74,22 @@ class Borda:
 
     def fit(self, stage1: Stage1, effort: Effort | None = None) -> Contextual:
         """Return the policy."""
-        return _contextual(stage1, self.payoff, _most_by_row)
 
+        def rule(B: Floats, up: Bools, contexts: pa.Table) -> Floats:
+            return best_of(B.sum(axis=2) / max(B.shape[2] - 1, 1)).astype(float)
 
-def _most_by_row(B: Floats, up: Bools, contexts: pa.Table) -> Floats:
-    return best_of(B.sum(axis=2) / max(B.shape[2] - 1, 1)).astype(float)
+        return _contextual(stage1, self.payoff, rule)
 
 
 @dataclass(frozen=True)
 class RegularizedBT:
-    """The regularised equilibrium of the game that Bradley-Terry scores span (BT-Reg, Eq. syn-bt-game).
+    """The regularised equilibrium of the game that plug-in Bradley-Terry scores span (BT-Reg, Eq. syn-bt-game).
 
     Args:
         regularizer: of the game; give it the one that NashEval is compared with.
-        payoff: which estimate of A(x) the scores are fitted to; the paper's is "plug-in".
-        ridge: kappa_BT of Eq. syn-bt-projection.
     """
 
     regularizer: Regularizer = field(default_factory=L2)
-    payoff: PayoffName = "plug-in"
-    ridge: float = RIDGE
-
-    def __post_init__(self) -> None:
-        _check(self.payoff, self.ridge)
 
     def fit(self, stage1: Stage1, effort: Effort | None = None) -> Contextual:
         """Return the policy."""
@@ -111,31 +100,25 @@ class RegularizedBT:
             omega = self.regularizer.among(np.tile(np.flatnonzero(up), (len(s), 1)))
             return solve(score_margins(s), regularizer=omega).strategy
 
-        return _by_scores(stage1, self.payoff, self.ridge, solved)
+        return _by_scores(stage1, "plug-in", solved)
 
 
 @dataclass(frozen=True, eq=False)
 class BudgetedBT:
     """The lottery of largest fitted win rate against a uniform opponent, within the budget (Eq. routerbench-bt-cost).
 
-    With one constraint beside the simplex a solution mixes at most two agents, one within the budget and one beyond, so
-    the linear program of every context is solved by trying all of those. Equal ones: a single agent before a mixture,
-    then by the order of the agents. The opponent is uniform over the available agents.
+    Scores are fitted to the plug-in payoffs. With one constraint beside the simplex a solution mixes at most two
+    agents, one within the budget and one beyond, so the linear program of every context is solved by trying all of
+    those. Equal ones: a single agent before a mixture, then by the order of the agents. The opponent is uniform over
+    the available agents.
 
     Args:
         costs: {agent: cost}, or {agent: context column that holds it}, or costs in the order of the agents.
         budget: C, the most a lottery may cost in expectation at a context, in the same units.
-        payoff: which estimate of A(x) the scores are fitted to: "plug-in" or "debiased".
-        ridge: kappa_BT of Eq. syn-bt-projection.
     """
 
     costs: AnyCosts
     budget: float
-    payoff: PayoffName = "plug-in"
-    ridge: float = RIDGE
-
-    def __post_init__(self) -> None:
-        _check(self.payoff, self.ridge)
 
     def fit(self, stage1: Stage1, effort: Effort | None = None) -> Contextual:
         """Return the policy; costs and budget are checked on the contexts of the log."""
@@ -146,7 +129,7 @@ class BudgetedBT:
             rate = (1 + score_margins(s)).mean(axis=2) / 2
             return spend_best(rate, self._costs(agents, contexts)[:, up], self.budget)
 
-        return _by_scores(stage1, self.payoff, self.ridge, choose)
+        return _by_scores(stage1, "plug-in", choose)
 
     def _costs(self, agents: tuple[str, ...], contexts: pa.Table) -> Floats:
         """Return what each agent costs at each context, (n, K)."""
@@ -156,7 +139,9 @@ class BudgetedBT:
         return np.broadcast_to(costs, (contexts.num_rows, len(agents)))
 
 
-# -- what they share --------------------------------------------------------------------------------------------------
+def _check(payoff: str) -> None:
+    if payoff not in get_args(PayoffName):
+        raise InputError(f"payoff is {payoff!r}; accepted are 'plug-in' and 'debiased'.")
 
 
 def _contextual(stage1: Stage1, payoff: PayoffName, rule: Rule) -> Contextual:
@@ -164,24 +149,14 @@ def _contextual(stage1: Stage1, payoff: PayoffName, rule: Rule) -> Contextual:
     return Contextual(stage1.agents, stage1.encoder, model, rule)
 
 
-def _by_scores(
-    stage1: Stage1, payoff: PayoffName, ridge: float, choose: Callable[[Floats, Bools, pa.Table], Floats]
-) -> Contextual:
+def _by_scores(stage1: Stage1, payoff: PayoffName, choose: Rule) -> Contextual:
     """Return the policy that chooses lotteries (n, k) by the scores (n, k) of the available agents."""
     seen = stage1.status == SEEN
 
     def rule(B: Floats, up: Bools, contexts: pa.Table) -> Floats:
-        return choose(bt_scores(B, ridge=ridge, seen=seen[up][:, up]), up, contexts)
+        return choose(bt_scores(B, seen[up][:, up]), up, contexts)
 
     return _contextual(stage1, payoff, rule)
-
-
-def _check(payoff: str, ridge: float = RIDGE) -> None:
-    """Raise unless the payoff is one that Stage 1 gives, and the ridge makes the scores unique."""
-    if payoff not in get_args(PayoffName):
-        raise InputError(f"payoff is {payoff!r}; accepted are 'plug-in' and 'debiased'.")
-    if not 0 < ridge < np.inf:
-        raise InputError(f"ridge is {ridge!r}; accepted is a finite number above 0, such as {RIDGE:g}.")
 
 
 def spend_best(value: Floats, costs: Floats, budget: float) -> Floats:

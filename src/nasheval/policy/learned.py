@@ -1,10 +1,6 @@
 """`LearnedPolicy`: a network that maps a context to its equilibrium, trained with the gap loss.
 
-| file | holds |
-| --- | --- |
-| `learned_contexts` | the contexts it is trained at, with their games |
-| `learned_network` | context -> lottery |
-| `learned_training` | Adam on the gap loss, early stopping |
+`learned_contexts` gathers the games that it is trained on, `learned_training` holds the network and its training.
 """
 
 from __future__ import annotations
@@ -25,9 +21,8 @@ from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import available
 from nasheval.policy.exact import ExactEquilibria, ExactPolicy
-from nasheval.policy.learned_contexts import Games, gather
-from nasheval.policy.learned_network import Network, Output
-from nasheval.policy.learned_training import Recipe, Schedule, Training, affordable, train
+from nasheval.policy.learned_contexts import gather
+from nasheval.policy.learned_training import Network, Output, Recipe, Schedule, Training, affordable, train
 from nasheval.policy.terms import AnyCosts
 
 _CONTEXTS = 70_000  # with mixtures, unless the log has more
@@ -102,26 +97,22 @@ class LearnedPolicy:
     def fit(self, stage1: Stage1, effort: Effort | None = None) -> LearnedEquilibria:
         """Return the trained policy."""
         exact = ExactPolicy(self.regularizer, self.costs, self.cost_weight, self.budget).fit(stage1)
-        work = effort or Effort()
-        games = self._games(stage1, exact, work)
-        omega = exact.terms.omega(games.costs, len(games.x), len(exact.agents))
-        recipes = list(self._recipes(len(games.x)))
-        each = work.share(1 / len(recipes))
-        results = [train(games, omega, recipe, agents=len(exact.agents), effort=each) for recipe in recipes]
-        network, training = min(results, key=lambda result: result[1].gap)
-        return LearnedEquilibria(exact, network, training, tuple(tried for _, tried in results))
-
-    def _games(self, stage1: Stage1, exact: ExactEquilibria, effort: Effort) -> Games:
-        X = stage1.nuisances.X
-        return gather(
+        work, X = effort or Effort(), stage1.nuisances.X
+        games = gather(
             stage1.payoff,
             stage1.encoder,
             X,
             exact.terms.costs_at(stage1.agents, stage1.log.contexts),
             extra=max(0, _CONTEXTS - len(X)) if self.augment is None else self.augment,
             held_out=self.held_out,
-            rng=np.random.default_rng(effort.seed),
+            rng=np.random.default_rng(work.seed),
         )
+        omega = exact.terms.omega(games.costs, len(games.x), len(exact.agents))
+        recipes = list(self._recipes(len(games.x)))
+        each = work.share(1 / len(recipes))
+        results = [train(games, omega, recipe, agents=len(exact.agents), effort=each) for recipe in recipes]
+        network, training = min(results, key=lambda result: result[1].gap)
+        return LearnedEquilibria(exact, network, training, tuple(tried for _, tried in results))
 
     def _recipe(self, contexts: int) -> Recipe:
         output = self.output or ("softmax" if isinstance(self.regularizer, Entropy) else "sparsemax")

@@ -35,7 +35,7 @@ from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import Constant
 
-EPSILON = 0.01
+_EPSILON = 0.01  # of alpha = 1/2 + 4 epsilon, beta = 1/4 + 2 epsilon and the threshold beta - epsilon
 _MOST_AGENTS = 20  # all their sets, 2^20, are counted
 _CELLS = 1 << 22  # numbers held at a time
 _PLAYED = 1e-9  # probability above which a committee is in the lottery
@@ -48,19 +48,15 @@ class PluralisticLeaderboard:
     Args:
         winners: how many agents share the lottery. Checkpoints go on until so many are ranked, since those that follow
             would not change it; the rest of the ranking is by mean place.
-        epsilon: of alpha = 1/2 + 4 epsilon, beta = 1/4 + 2 epsilon and the threshold beta - epsilon.
         seed: of the permutation that breaks ties.
     """
 
     winners: int = 3
-    epsilon: float = EPSILON
     seed: int = 0
 
     def __post_init__(self) -> None:
         if self.winners < 1:
             raise InputError(f"winners is {self.winners}; accepted is 1 or more.")
-        if not 0 <= self.epsilon < 0.125:
-            raise InputError(f"epsilon is {self.epsilon!r}; accepted is 0 or more, below 1/8, where alpha would be 1.")
 
     def fit(self, stage1: Stage1, effort: Effort | None = None) -> Constant:
         """Return the policy; of Stage 1 only the log is used."""
@@ -74,7 +70,7 @@ class PluralisticLeaderboard:
         places = inferred_places(log, order)
         if not len(places):
             raise InputError("This log has no records, so no context has a ranking; give some.")
-        ranking = pluralistic_ranking(places, order, epsilon=self.epsilon, winners=self.winners)
+        ranking = pluralistic_ranking(places, order, winners=self.winners)
         return Constant(log.agents, lambda up: top_of(ranking, up, self.winners))
 
 
@@ -126,7 +122,7 @@ def _completed(log: Feedback, starts: Ints, sizes: Ints) -> Floats:
 # -- committees -------------------------------------------------------------------------------------------------------
 
 
-def pluralistic_ranking(places: Ints, order: Ints, *, epsilon: float = EPSILON, winners: int | None = None) -> Ints:
+def pluralistic_ranking(places: Ints, order: Ints, *, winners: int | None = None) -> Ints:
     """Return the agents, best first, (K,).
 
     Args:
@@ -139,30 +135,25 @@ def pluralistic_ranking(places: Ints, order: Ints, *, epsilon: float = EPSILON, 
     ranking: list[int] = []
     size = 1
     while len(ranking) < min(winners or K, K) and size <= K:
-        for committee in iterated_rounding(places, order, size, epsilon):
+        for committee in iterated_rounding(places, order, size):
             ranking += [a for a in usual if a in committee and a not in ranking]
         size *= 2
     return np.array(ranking + [a for a in usual if a not in ranking])
 
 
-def iterated_rounding(places: Ints, order: Ints, size: int, epsilon: float) -> Iterator[Ints]:
+def iterated_rounding(places: Ints, order: Ints, size: int) -> Iterator[Ints]:
     """Yield committees of `size` agents in all, each chosen for the contexts that those before left unsatisfied."""
-    alpha, threshold = 0.5 + 4 * epsilon, 0.25 + epsilon
+    alpha, threshold = 0.5 + 4 * _EPSILON, 0.25 + _EPSILON
     left, share = size, 1 - alpha
     while left and len(places):
         seats = min(left, ceil(share * size))
-        committees = committees_of(order, seats)
+        committees = order[np.array(list(combinations(range(len(order)), seats)))]  # (L, seats)
         lottery, _ = stable_lottery(outvoted(places, committees))
         drawn = np.flatnonzero(lottery > _PLAYED)
         happy = satisfied(places, committees[drawn], lottery[drawn], threshold)
         best = int(happy.sum(axis=0).argmax())
         yield committees[drawn[best]]
         places, left, share = places[~happy[:, best]], left - seats, share * alpha
-
-
-def committees_of(order: Ints, seats: int) -> Ints:
-    """Return all committees, (L, seats), in the order of the permutation."""
-    return order[np.array(list(combinations(range(len(order)), seats)))]
 
 
 def outvoted(places: Ints, committees: Ints) -> Floats:
@@ -212,14 +203,6 @@ def satisfied(places: Ints, committees: Ints, lottery: Floats, threshold: float)
         committees: (L, seats) those in the lottery.
         lottery: (L,) their probabilities.
     """
-    best = _best_places(places, committees)
+    best = places[:, committees].min(axis=2)  # the place of a committee's best member
     weight = np.stack([(best[:, [c]] <= best) @ lottery for c in range(len(committees))], axis=1)
     return weight >= threshold - _PLAYED
-
-
-def _best_places(places: Ints, committees: Ints) -> Ints:
-    """Return the best place that a member of each committee has at each context, (n, L)."""
-    best = places[:, committees[:, 0]]
-    for seat in range(1, committees.shape[1]):
-        best = np.minimum(best, places[:, committees[:, seat]])
-    return best

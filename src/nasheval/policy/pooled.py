@@ -1,4 +1,4 @@
-"""Small baselines that play the same lottery at every context (appendix "Baselines")."""
+"""Baselines that play the same lottery at every context, among them the familiar ladder of Bradley-Terry ratings."""
 
 from __future__ import annotations
 
@@ -6,22 +6,105 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from scipy.optimize import linprog, minimize
-from scipy.special import softmax
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from nasheval.arrays import Bools, Floats, readonly
-from nasheval.errors import ConvergenceError
+from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
+from nasheval.feedback.partition import Zero
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
-from nasheval.game.scores import best_of
+from nasheval.game.scores import best_of, fit_scores, score_hessian
 from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import Constant
 from nasheval.policy.terms import Costs, costs_in_order
 
-_LONG = {"maxiter": 100_000, "maxfun": 1_000_000, "maxcor": 50, "ftol": 0.0, "gtol": 1e-11}
-_NEAR = 1e-6  # what an opponent may win against the answer, on the scale of the matrix
+ELO = 400 / np.log(10)  # points per unit of log-odds: 400 points are odds of ten to one
+_MEAN = 1000.0  # of the ratings
+RIDGE = 1e-6  # in votes: far too little to move a rating that votes determine, enough to keep the others finite
+
+
+@dataclass(frozen=True, eq=False)
+class Ratings:
+    """Bradley-Terry ratings of K agents; a tie is half a win, and pairs whose order was not asked are left out.
+
+    Args:
+        agents: names of the K agents.
+        score: (K,) log-odds scale, mean 0: j beats k with probability 1 / (1 + exp(score_k - score_j)).
+        rating: (K,) the same on the Elo scale, 400 points for odds of ten to one.
+        error: (K,) standard errors of `rating`, as the distance to the mean rating. They are robust to a wrong model
+            (sandwich) and to what the votes of one context have in common. Infinite where `determined` is not.
+        votes: (K,) weight of the comparisons of each agent.
+        determined: (K,) who belongs to the largest set of agents in which wins and ties lead from each to each. The
+            mean is theirs. The rating of any other agent, such as one that never lost, is due to the ridge alone.
+    """
+
+    agents: tuple[str, ...]
+    score: Floats
+    rating: Floats
+    error: Floats
+    votes: Floats
+    determined: Bools
+
+
+def ratings(log: Feedback, *, ridge: float = RIDGE) -> Ratings:
+    """Fit one Bradley-Terry rating per agent to all votes of a log, by maximum likelihood.
+
+    Args:
+        ridge: weight of ||score||^2 / 2 in the likelihood, in votes.
+    """
+    if not 0 < ridge < np.inf:
+        raise InputError(f"ridge is {ridge!r}; accepted is a finite number above 0, such as {RIDGE:g}.")
+    counts = log.pair_counts
+    won = counts.wins + counts.ties / 2
+    meetings = won + won.T
+    lead = (won - won.T).sum(axis=1)
+    exact = 1e-9 * max(1.0, 1e-4 * float(meetings.sum(axis=1).max(initial=0.0)))  # sums of many votes round
+    score, known = fit_scores(lead[None], meetings, ridge=ridge, tolerance=exact)[0], _determined(won)
+    score = score - score[known].mean()
+    error = np.where(known, _errors(log, score, meetings, ridge, known), np.inf)
+    votes = meetings.sum(axis=1)
+    return Ratings(log.agents, *map(readonly, (score, _MEAN + ELO * score, ELO * error, votes, known)))
+
+
+def _determined(won: Floats) -> Bools:
+    """Return (K,) the largest strongly connected set, given the votes (K, K) that each won over each."""
+    label = connected_components(csr_array(won > 0), connection="strong")[1]
+    return label == np.bincount(label).argmax()
+
+
+def _errors(log: Feedback, score: Floats, meetings: Floats, ridge: float, known: Bools) -> Floats:
+    """Return the sandwich standard errors (K,) of scores less the mean score of those known, clustered by context."""
+    verdicts, K = log.verdicts, len(score)
+    asked = np.flatnonzero(verdicts.zero != Zero.CENSORED)
+    j, k, record = verdicts.j[asked].astype(np.int64), verdicts.k[asked].astype(np.int64), verdicts.record[asked]
+    half = np.tanh((score[j] - score[k]) / 2)
+    surprise = log.records.weights[record] * (verdicts.z[asked] - half) / 2
+    rows = np.tile(log.context_of[record], 2)
+    cells = (np.concatenate([surprise, -surprise]), (rows, np.concatenate([j, k])))
+    slopes = csr_array(cells, shape=(log.n_contexts, K))
+    meat = (slopes.T @ slopes).toarray()
+    bread = np.linalg.inv(score_hessian(score[None], meetings, ridge)[0])
+    less_mean = (np.eye(K) - known / known.sum()) @ bread
+    return np.sqrt(np.maximum(np.einsum("ja,ab,jb->j", less_mean, meat, less_mean), 0.0))
+
+
+@dataclass(frozen=True)
+class PooledBT:
+    """The agent at the top of the familiar ladder: count-weighted Bradley-Terry over all contexts.
+
+    Of the available agents it is the best rated, by all votes; equal ratings by the order of the agents.
+    """
+
+    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Constant:
+        """Return the policy; of Stage 1 only the log is used."""
+        score = ratings(stage1.log).score
+        return Constant(stage1.agents, lambda up: best_of(score[up][None])[0].astype(np.float64))
+
+
+# -- points of reference ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -97,75 +180,3 @@ class MaximalLottery:
         policy = Constant(stage1.agents, lambda up: solve(margins, available=up, **terms).strategy[up])
         policy.lottery()  # a budget that buys nobody speaks up now
         return policy
-
-
-# -- Nash averaging ---------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class NashAveraging:
-    """Nash averaging (Balduzzi et al., 2018), for orientation: the maximum-entropy equilibrium of pooled log-odds.
-
-    These are log((w_jk + 1/2) / (w_kj + 1/2)) with w_jk the votes that j won over k, a tie being half a win for each;
-    the half vote keeps them finite, and a pair that never met is 0.
-    """
-
-    def fit(self, stage1: Stage1, effort: Effort | None = None) -> Constant:
-        """Return the policy; of Stage 1 only the log is used."""
-        log_odds = pooled_log_odds(stage1.log)
-        return Constant(stage1.agents, lambda up: most_even_equilibrium(log_odds[np.ix_(up, up)]))
-
-
-def pooled_log_odds(log: Feedback) -> Floats:
-    """Return the log-odds of winning of each pair, (K, K), half a vote added to both sides."""
-    won = np.log(log.pair_counts.wins + log.pair_counts.ties / 2 + 0.5)
-    return readonly(won - won.T)
-
-
-def most_even_equilibrium(A: Floats) -> Floats:
-    """Return the equilibrium (K,) of largest entropy of the zero-sum game A (K, K), antisymmetric.
-
-    All equilibria are the lotteries with A p <= 0. Among agents that some equilibrium plays, the one of largest entropy
-    is p proportional to exp(A y), where y >= 0 minimises log sum exp(A y); y may be negative for agents that some
-    equilibrium plays, since no equilibrium loses or wins against those.
-    """
-    A = A / max(float(np.abs(A).max(initial=0.0)), 1e-300)
-    played = _ever_played(A)
-    rows = A[played]
-    bounds = [(None, None) if some else (0.0, None) for some in played]
-
-    def spread(y: Floats) -> tuple[float, Floats]:
-        logits = rows @ y
-        p = softmax(logits)
-        return float(logits.max() + np.log(np.exp(logits - logits.max()).sum())), p @ rows
-
-    least = minimize(spread, np.zeros(len(A)), jac=True, method="L-BFGS-B", bounds=bounds, options=_LONG)
-    pi = np.zeros(len(A))
-    pi[played] = softmax(rows @ least.x)
-    if not (A @ pi).max() <= _NEAR:
-        raise ConvergenceError(
-            f"Nash averaging did not settle: an opponent wins {(A @ pi).max():.2g}. Please report it."
-        )
-    return pi
-
-
-def _ever_played(A: Floats) -> Bools:
-    """Return (K,) which agents some equilibrium plays.
-
-    There is an equilibrium p in which every agent has either p > 0 or a loss -A p > 0 (Tucker); the one in which the
-    smaller of those sums is as large as can be tells them apart.
-    """
-    K = len(A)
-    one = np.ones((K, 1))
-    program = linprog(
-        np.r_[np.zeros(K), -1.0],
-        A_ub=np.block([[A, 0 * one], [A - np.eye(K), one]]),
-        b_ub=np.zeros(2 * K),
-        A_eq=np.r_[np.ones(K), 0.0][None],
-        b_eq=[1.0],
-        method="highs",
-    )
-    if program.status != 0:
-        raise ConvergenceError(f"HiGHS could not find an equilibrium: {program.message}")
-    p: Floats = program.x[:K]
-    return p > -(A @ p)

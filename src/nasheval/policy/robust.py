@@ -17,7 +17,7 @@ from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import Constant
 
-DELTA = 0.05  # of the primary radius
+_DELTA = 0.05  # of the primary radius
 _MOST_GROUPS = 200
 
 
@@ -30,32 +30,28 @@ class RobustMaximalLottery:
     Args:
         groups: the context column whose values are the groups; a missing value is a group too.
         radius: tau, from 0 (the observed mixture) to 1 (the worst group); None: tau_n of Eq. rq3b-robust-radius.
-        delta: of tau_n.
     """
 
     groups: str
     radius: float | None = None
-    delta: float = DELTA
 
     def __post_init__(self) -> None:
         if self.radius is not None and not 0 <= self.radius <= 1:
             raise InputError(f"radius is {self.radius!r}; accepted is a number from 0 to 1, or None for tau_n.")
-        if not 0 < self.delta < 1:
-            raise InputError(f"delta is {self.delta!r}; accepted is a number between 0 and 1, such as {DELTA}.")
 
     def fit(self, stage1: Stage1, effort: Effort | None = None) -> Constant:
         """Return the policy; of Stage 1 only the log is used. Contexts without a record count for nothing."""
         log = stage1.log
         code, names = groups_of(log, self.groups)
         size = np.bincount(code[code >= 0], minlength=len(names))
-        radius = primary_radius(len(names), int(size.sum()), self.delta) if self.radius is None else self.radius
+        radius = primary_radius(len(names), int(size.sum())) if self.radius is None else self.radius
         margins, weights = group_margins(log, code, len(names)), size / size.sum()
         return Constant(log.agents, lambda up: robust_lottery(margins[:, up][:, :, up], weights, radius)[0])
 
 
-def primary_radius(n_groups: int, n: int, delta: float = DELTA) -> float:
+def primary_radius(n_groups: int, n: int) -> float:
     """Return tau_n, the radius for n contexts in n_groups groups (Eq. rq3b-robust-radius)."""
-    return float(min(1.0, np.sqrt(n_groups / n) + np.sqrt(2 / n * np.log(2 / delta))))
+    return float(min(1.0, np.sqrt(n_groups / n) + np.sqrt(2 / n * np.log(2 / _DELTA))))
 
 
 def group_margins(log: Feedback, code: Ints, n_groups: int) -> Floats:

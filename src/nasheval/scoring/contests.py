@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from nasheval.payoff.bridging import pair_matrix
 from nasheval.payoff.clusters import FEW, Cluster, Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.intervals import critical_value, half_widths, known_means
 from nasheval.payoff.pseudo import PseudoOutcomes
-from nasheval.scoring.contrasts import Contrasts, against_agents, head_to_head, responses
+from nasheval.scoring.contrasts import Contrasts, against_agents, head_to_head
 
 _SAME = 1e-12  # lotteries that differ by no more than rounding are the same
 _SLACK = 0.02  # of the chance that an interval fails, what its cut may take
@@ -80,17 +80,17 @@ class Contest:
         the mean payoffs brings this to 0 by construction, however badly it serves single contexts, so a low value is no
         proof of a good policy: between policies, `value` decides.
         """
-        return np.asarray(self.against.max(axis=1))
+        return self.against.max(axis=1)
 
     @property
     def worst_lower(self) -> Floats:
         """(P,) lower ends of the intervals of `worst`: the policy's exploitability is above that."""
-        return np.asarray(self.against_lower.max(axis=1))
+        return self.against_lower.max(axis=1)
 
     @property
     def worst_upper(self) -> Floats:
         """(P,) upper ends of the intervals of `worst`; exploitability has no such bound."""
-        return np.asarray(self.against_upper.max(axis=1))
+        return self.against_upper.max(axis=1)
 
     def notes(self) -> Iterator[str]:
         """Say what a reader should know before trusting the intervals."""
@@ -131,23 +131,6 @@ def _plain(values: Floats) -> list[Any]:
     return [_plain(row) if np.ndim(row) else float(row) if np.isfinite(row) else None for row in values]
 
 
-@dataclass(frozen=True)
-class Inference:
-    """How intervals are made.
-
-    Args:
-        cluster: as in `group_payoff`.
-        confidence: of intervals that hold together.
-        seed: of the draws that critical values come from.
-        voters: whom the intervals speak for, as in `group_payoff`.
-    """
-
-    cluster: Cluster | None = None
-    confidence: float = 0.95
-    seed: int = 0
-    voters: Speaks | None = None
-
-
 @dataclass(frozen=True, eq=False)
 class Arena:
     """The log and the lotteries, ready to be scored over any groups of contexts.
@@ -158,6 +141,9 @@ class Arena:
         lotteries: (P, n_contexts, K), agents as in the log.
         response: (P, n_contexts, K) plug-in payoffs of the agents against the policies.
         bridged: (P, n_contexts, K) what bridged pairs add to them; None without any.
+        confidence: of intervals that hold together.
+        seed: of the draws that critical values come from.
+        cluster, voters: as in `group_payoff`.
     """
 
     pseudo: PseudoOutcomes
@@ -165,33 +151,33 @@ class Arena:
     lotteries: Floats
     response: Floats
     bridged: Floats | None
+    confidence: float
+    seed: int
+    cluster: Cluster | None
+    voters: Speaks | None
 
-    @staticmethod
-    def of(pseudo: PseudoOutcomes, policies: Sequence[str], lotteries: Floats) -> Arena:
-        """Predict once what every value needs."""
-        return Arena(pseudo, tuple(policies), lotteries, *responses(pseudo, lotteries))
-
-    def contests(self, groups: Groups, how: Inference) -> list[Contest]:
+    def contests(self, groups: Groups) -> list[Contest]:
         """Return the contest of each group of contexts, their intervals holding for all groups together."""
-
-        def over(values: Contrasts) -> list[_Means]:
-            return _means(values, groups, how)
-
         added = [None] * len(self.policies) if self.bridged is None else self.bridged
         each = zip(self.lotteries, self.response, added, strict=True)
-        single = [over(against_agents(self.pseudo, *one)) for one in each]
-        pairs = (
-            over(head_to_head(self.pseudo, self.lotteries, self.response, self.bridged))
-            if len(self.policies) > 1
-            else [_nothing(one) for one in single[0]]
-        )
+        single = [self._means(against_agents(self.pseudo, *one), groups) for one in each]
+        if len(self.policies) > 1:
+            pairs = self._means(head_to_head(self.pseudo, self.lotteries, self.response, self.bridged), groups)
+        else:
+            pairs = [_Means(one.moments, *[np.zeros(0)] * 6) for one in single[0]]
         return [self._contest(name, pairs[g], [one[g] for one in single]) for g, name in enumerate(groups.names)]
+
+    def _means(self, values: Contrasts, groups: Groups) -> list[_Means]:
+        inside = [values.estimand.used & (groups.code == g) for g in range(len(groups))]
+        stakes = [values.reach[rows].mean(axis=0) for rows in inside]
+        moments = group_moments(values.estimand, groups.code, len(groups), self.cluster, self.voters)
+        family = [each.floored(np.maximum(stake, _SAME)) for each, stake in zip(moments, stakes, strict=True)]
+        c = critical_value(family, self.confidence, self.seed)
+        slack = (1 - self.confidence) * _SLACK / max(1, len(groups) * values.estimand.n_columns)
+        return [_of_group(values, rows, each, c, slack) for rows, each in zip(inside, family, strict=True)]
 
     def _contest(self, name: str, pairs: _Means, single: list[_Means]) -> Contest:
         P, moments = len(self.policies), pairs.moments
-        stacked = {
-            name: np.stack([getattr(one, name) for one in single]) for name in ("mean", "error", "lower", "upper")
-        }
         return Contest(
             name=name,
             policies=self.policies,
@@ -203,12 +189,12 @@ class Arena:
             error=pair_matrix(pairs.error, P),
             lower=pair_matrix(pairs.lower, P, -pairs.upper),
             upper=pair_matrix(pairs.upper, P, -pairs.lower),
-            effective=pair_matrix(moments.effective, P),
+            effective=pair_matrix(pairs.effective, P),
             untold=pair_matrix(pairs.untold, P),
-            against=stacked["mean"],
-            against_error=stacked["error"],
-            against_lower=stacked["lower"],
-            against_upper=stacked["upper"],
+            against=np.stack([one.mean for one in single]),
+            against_error=np.stack([one.error for one in single]),
+            against_lower=np.stack([one.lower for one in single]),
+            against_upper=np.stack([one.upper for one in single]),
             panel=moments.panel,
         )
 
@@ -223,16 +209,7 @@ class _Means:
     lower: Floats
     upper: Floats
     untold: Floats
-
-
-def _means(values: Contrasts, groups: Groups, how: Inference) -> list[_Means]:
-    inside = [values.estimand.used & (groups.code == g) for g in range(len(groups))]
-    stakes = [values.reach[rows].mean(axis=0) for rows in inside]
-    moments = group_moments(values.estimand, groups.code, len(groups), how.cluster, how.voters)
-    family = [each.floored(np.maximum(stake, _SAME)) for each, stake in zip(moments, stakes, strict=True)]
-    c = critical_value(family, how.confidence, how.seed)
-    slack = (1 - how.confidence) * _SLACK / max(1, len(groups) * values.estimand.n_columns)
-    return [_of_group(values, rows, each, c, slack) for rows, each in zip(inside, family, strict=True)]
+    effective: Floats
 
 
 def _of_group(values: Contrasts, inside: Bools, moments: Moments, c: float, slack: float) -> _Means:
@@ -248,7 +225,8 @@ def _of_group(values: Contrasts, inside: Bools, moments: Moments, c: float, slac
     error = np.where(same, 0.0, np.where(known_means(moments), moments.error, np.inf))
     mean = np.where(same, 0.0, moments.mean)
     low, high = (np.clip(mean + side, -most, most) for side in (-half, half))
-    return _Means(moments, np.clip(mean + np.where(same, 0.0, bridged), -most, most), error, low, high, untold)
+    value = np.clip(mean + np.where(same, 0.0, bridged), -most, most)
+    return _Means(moments, value, error, low, high, untold, moments.effective)
 
 
 def most_at_stake(reach: Floats, n: float, slack: float) -> Floats:
@@ -267,11 +245,3 @@ def most_at_stake(reach: Floats, n: float, slack: float) -> Floats:
         inside = rel_entr(reach, middle) + rel_entr(1 - reach, 1 - middle) <= -np.log(slack) / n
         low, high = np.where(inside, middle, low), np.where(inside, high, middle)
     return high
-
-
-def _nothing(one: _Means) -> _Means:
-    """Return the means of no values, over the same group."""
-    none = np.zeros(0)
-    empty: dict[str, Any] = dict.fromkeys(("mean", "effective", "freedom", "votes", "status", "bias"), none)
-    moments = replace(one.moments, **empty, covariance=np.zeros((0, 0)))
-    return _Means(moments, none, none, none, none, none)

@@ -149,7 +149,7 @@ def _bias(pseudo: PseudoOutcomes, reach: Floats, contexts: Ints) -> Floats:
     if clipped is None:
         return np.zeros(reach.shape[1])
     worst = clipped.max(axis=1).toarray().ravel()  # the payoffs that weigh in sum to `reach` at most
-    return np.asarray((worst[:, None] * reach[rows]).mean(axis=0))
+    return (worst[:, None] * reach[rows]).mean(axis=0)
 
 
 def _agents_of(pseudo: PseudoOutcomes) -> tuple[Ints, Ints]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,12 +17,11 @@ from nasheval.nuisance.learners import Effort
 from nasheval.payoff.aggregators import AnyAggregator
 from nasheval.payoff.clusters import Cluster, Speaks
 from nasheval.payoff.intervals import checked_level
-from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.stage1 import Stage1, fit_stage1
 from nasheval.policy.base import Policy, PolicyLearner
+from nasheval.policy.terms import AnyCosts
 from nasheval.progress import stages
-from nasheval.scoring.heldout import Evaluation, score
-from nasheval.scoring.spending import Costs, costs_of
+from nasheval.scoring.heldout import Evaluation, costs_of, score
 
 
 def evaluate(
@@ -32,7 +30,7 @@ def evaluate(
     *,
     train: Feedback | Stage1 | None = None,
     by: str | None = None,
-    costs: Costs | None = None,
+    costs: AnyCosts | None = None,
     outcome: Any = "voters",
     propensity: Any = "auto",
     aggregator: AnyAggregator = "auto",
@@ -77,16 +75,25 @@ def evaluate(
         by_value(test, by, np.ones(test.n_contexts, bool))
     if costs is not None:
         costs_of(test, costs)
-    given = {"outcome": outcome, "propensity": propensity, "aggregator": aggregator, "encoder": encoder}
-    fits = 1 + (isinstance(train, Feedback) and not all(isinstance(policy, Policy) for policy in policies.values()))
+    learners = {"outcome": outcome, "propensity": propensity, "aggregator": aggregator, "encoder": encoder}
+    fitted = all(isinstance(policy, Policy) for policy in policies.values())
+    share = 1.0 if fitted or not isinstance(train, Feedback) else 0.5  # of one fit, where there may be two
     with stages({"Fitting nuisances": 1.0}, show=verbose and sys.stderr.isatty()) as begin:
-        advance = begin("Fitting nuisances")
-        work = _Work(given, folds, Effort(seed, n_jobs, device, lambda share: advance(share / fits)))
-        fitted = work.fitted(policies, train)
-        lotteries = {name: lotteries_of(name, policy, test) for name, policy in fitted.items()}
-        pseudo = work.pseudo(test)
+        effort = Effort(seed, n_jobs, device, begin("Fitting nuisances")).share(share)
+
+        def stage1_of(log: Feedback, **options: Any) -> Stage1:
+            return fit_stage1(log, folds=min(folds, log.n_contexts), effort=effort, **learners, **options)
+
+        stage1 = stage1_of(train) if isinstance(train, Feedback) and not fitted else train
+        played = {name: _fitted(policy, stage1, effort.share(0.0)) for name, policy in policies.items()}
+        lotteries = {name: lotteries_of(name, policy, test) for name, policy in played.items()}
+        pseudo = stage1_of(test, second_stage="none").pseudo
     how: dict[str, Any] = {"cluster": cluster, "voters": voters, "confidence": confidence, "seed": seed}
     return score(pseudo, lotteries, by=by, costs=costs, **how)
+
+
+def _fitted(policy: Any, stage1: Any, effort: Effort) -> Policy:
+    return policy if isinstance(policy, Policy) else policy.fit(stage1, effort)
 
 
 def _known_stage1(policies: Any, train: Feedback | Stage1 | None) -> Feedback | Stage1 | None:
@@ -127,38 +134,6 @@ def _usable(name: str, policy: Any) -> Policy | PolicyLearner:
     )
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Fits what is missing.
-
-    Args:
-        given: what `fit_stage1` takes.
-        folds: of the cross-fitting, fewer where there are fewer contexts.
-        effort: how hard.
-    """
-
-    given: Mapping[str, Any]
-    folds: int
-    effort: Effort
-
-    def stage1(self, log: Feedback, **more: Any) -> Stage1:
-        folds = min(self.folds, log.n_contexts)
-        return fit_stage1(log, folds=folds, effort=self.effort, **self.given, **more)
-
-    def pseudo(self, log: Feedback) -> PseudoOutcomes:
-        return self.stage1(log, second_stage="none").pseudo
-
-    def fitted(self, policies: Mapping[str, Any], train: Feedback | Stage1 | None) -> dict[str, Policy]:
-        if all(isinstance(policy, Policy) for policy in policies.values()):
-            return dict(policies)
-        stage1 = self.stage1(train) if isinstance(train, Feedback) else train
-        effort = self.effort.share(0.0)  # the bar is that of the nuisances
-        return {
-            name: policy if isinstance(policy, Policy) else policy.fit(stage1, effort)
-            for name, policy in policies.items()
-        }
-
-
 def lotteries_of(name: str, policy: Policy, log: Feedback) -> Floats:
     """Return a policy's lotteries at the contexts of a log, (n_contexts, K), agents as in the log."""
     strangers = [agent for agent in policy.agents if agent not in log.agents]
@@ -178,4 +153,4 @@ def lotteries_of(name: str, policy: Policy, log: Feedback) -> Floats:
         raise InputError(f"The policy {name!r} gave lotteries with negative chances or that do not sum to 1.")
     lotteries = np.zeros((log.n_contexts, log.n_agents))
     lotteries[:, [log.agents.index(agent) for agent in policy.agents]] = np.maximum(played, 0)
-    return np.asarray(lotteries / lotteries.sum(axis=1, keepdims=True))
+    return lotteries / lotteries.sum(axis=1, keepdims=True)

@@ -1,15 +1,15 @@
-"""Why this lottery here? The game behind it, the nearest logged contexts, and the votes that weigh most there."""
+"""Why this lottery here? The game behind it, the nearest contexts, the votes that weigh most, and rivals never met."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nasheval.arrays import Floats, Ints, readonly
+from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
-from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Features
 from nasheval.payoff.bridging import STATUS_NAMES, Unseen
 from nasheval.payoff.stage1 import Stage1
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 _NEAR = 50  # contexts that lend weight to the votes shown
+_NAMED = 3  # agents in a sentence
 _MARKS = {BRIDGED: "~", UNKNOWN: "?"}  # behind a payoff in the game's table
 _MEANINGS = {
     BRIDGED: "never compared: bridged through other agents",
@@ -95,7 +96,8 @@ class Explanation:
         order = np.argsort(-self.lottery, kind="stable")
         game = Table("agent", "lottery", *(f"against {self.agents[a]}" for a in order[:6]), title="The game here")
         for a in order:
-            row = [self._cell(a, b) if a != b else "" for b in order[:6]]
+            marks = [_MARKS.get(int(code), "") for code in self.status[a]]
+            row = [f"{self.payoff[a, b]:+.2f}{marks[b]}" if a != b else "" for b in order[:6]]
             game.add_row(self.agents[a], f"{self.lottery[a]:.3f}", *row)
         near = Table("row", "distance", *self.shown, title="The nearest logged contexts")
         for i, (row, away) in enumerate(zip(self.contexts, self.distance, strict=True)):
@@ -107,12 +109,9 @@ class Explanation:
         shown = self.status[order][:, order[:6]]
         if (shown != SEEN).any():
             meanings = _MEANINGS if self.unseen == "model" else {**_MEANINGS, BRIDGED: _TIE}
-            marks = (f"{_MARKS[code]} {text}" for code, text in meanings.items() if (shown == code).any())
-            yield Text("; ".join(marks), style="dim")
+            legend = (f"{_MARKS[code]} {text}" for code, text in meanings.items() if (shown == code).any())
+            yield Text("; ".join(legend), style="dim")
         yield from (near, votes)
-
-    def _cell(self, a: int, b: int) -> str:
-        return f"{self.payoff[a, b]:+.2f}{_MARKS.get(int(self.status[a, b]), '')}"
 
 
 def explain(stage1: Stage1, context: object, lottery: Floats, *, nearest: int = 5, votes: int = 10) -> Explanation:
@@ -136,10 +135,10 @@ def explain(stage1: Stage1, context: object, lottery: Floats, *, nearest: int = 
 
 def nearest_contexts(logged: Features, here: Features, count: int) -> tuple[Ints, Floats]:
     """Return the rows of the nearest logged contexts to one, and root mean square distances over features."""
-    away = np.sqrt(((logged.network - here.network[:1]) ** 2).mean(axis=1)) if logged.network.shape[1] else None
-    if away is None:
-        return np.arange(min(count, len(logged))), np.zeros(min(count, len(logged)))
-    count = min(count, len(away))
+    count = min(count, len(logged))
+    if not logged.network.shape[1]:
+        return np.arange(count), np.zeros(count)
+    away = np.sqrt(((logged.network - here.network[:1]) ** 2).mean(axis=1))
     rows = np.argpartition(away, count - 1)[:count]
     rows = rows[np.argsort(away[rows], kind="stable")]
     return rows, away[rows].astype(np.float64)
@@ -158,10 +157,75 @@ def heaviest_votes(stage1: Stage1, rows: Ints, distance: Floats, count: int) -> 
     order = np.argsort(-share, kind="stable")[:count]
     total = max(float(share.sum()), 1e-300)
     return tuple(
-        Vote(int(log.context_of[records[i]]), _named(log, int(records[i])), float(share[i] / total)) for i in order
+        Vote(
+            int(log.context_of[records[i]]),
+            tuple(tuple(log.agents[a] for a in block) for block in log.records.blocks(int(records[i]))),
+            float(share[i] / total),
+        )
+        for i in order
     )
 
 
-def _named(log: Feedback, record: int) -> tuple[tuple[str, ...], ...]:
-    """Return the names in each block of a record, best first."""
-    return tuple(tuple(log.agents[a] for a in block) for block in log.records.blocks(record))
+# -- what an answer rests on: which winners were never compared with which rivals -------------------------------------
+
+
+def rivals_not_met(status: Ints, won: Bools, up: Bools) -> tuple[Bools, Bools]:
+    """Return (n, K) twice: candidates whose payoff against some winner is bridged, and those that nothing connects.
+
+    Args:
+        status: (K, K) of pairs, as in `Stage1.status`.
+        won: (n, K) the winners.
+        up: (n, K) the candidates.
+    """
+    return ((won @ (status == BRIDGED)) & up, (won @ (status == UNKNOWN)) & up)
+
+
+def winner_notes(stage1: Stage1, payoff: Floats, winners: Sequence[str], up: Bools) -> Iterator[str]:
+    """Say of each winner how many rivals it leads on votes, and with whom it was never compared.
+
+    Args:
+        payoff: (K, K) the estimated game.
+        winners: most probable first.
+        up: (K,) the candidates.
+    """
+    for winner in winners[:_NAMED]:
+        a = stage1.agents.index(winner)
+        rivals, status = up & (np.arange(len(up)) != a), stage1.status[a]
+        bridged, unknown = (np.flatnonzero(rivals & (status == code)) for code in (BRIDGED, UNKNOWN))
+        if not len(bridged) and not len(unknown):
+            continue
+        leads = int((rivals & (status == SEEN) & (payoff[a] > 0)).sum())
+        note = f"{winner} leads {leads} of {int(rivals.sum())} rivals on votes"
+        if len(bridged):
+            note += f"; it was never compared with {_listed(stage1, bridged)} ({_how_bridged(stage1)})"
+        if len(unknown):
+            note += f"; nothing connects it with {_listed(stage1, unknown)} (no vote tells which is better)"
+        yield note
+
+
+def context_notes(stage1: Stage1, won: Bools, up: Bools) -> Iterator[str]:
+    """Say at how many contexts a winner was never compared with some rival; nothing where all were.
+
+    Args:
+        won, up: (n, K) the winners and the candidates.
+    """
+    bridged, unknown = (int(rivals.any(axis=1).sum()) for rivals in rivals_not_met(stage1.status, won, up))
+    if bridged:
+        yield (
+            f"At {bridged:,} of {len(won):,} contexts a winner was never compared with some rival, and its payoff "
+            f"there is {_how_bridged(stage1)}."
+        )
+    if unknown:
+        yield (
+            f"At {unknown:,} of {len(won):,} contexts nothing connects a winner with some rival: no vote tells which "
+            "is better."
+        )
+
+
+def _how_bridged(stage1: Stage1) -> str:
+    return "bridged through others" if stage1.pseudo.unseen == "model" else "taken as a tie"
+
+
+def _listed(stage1: Stage1, agents: Ints) -> str:
+    names = ", ".join(stage1.agents[a] for a in agents[:_NAMED])
+    return names + (f" and {len(agents) - _NAMED} more" if len(agents) > _NAMED else "")

@@ -11,21 +11,46 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+from scipy.stats import t
 
 from nasheval.arrays import Bools, Floats
 from nasheval.feedback.groups import Groups, by_value
+from nasheval.feedback.log import Feedback
+from nasheval.game.regularizers import L2
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.payoff.clusters import Cluster, Speaks
+from nasheval.payoff.drawing import listing, plain, warnings
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.pseudo import PseudoOutcomes
-from nasheval.scoring.contests import Arena, Contest, Inference
-from nasheval.scoring.spending import Costs, Spending, costs_of, measure_spending
+from nasheval.policy.terms import AnyCosts, Terms
+from nasheval.scoring.contests import Arena, Contest
+from nasheval.scoring.contrasts import responses
+from nasheval.scoring.metrics import expected_cost
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+    from rich.table import Table
+
+
+@dataclass(frozen=True, eq=False)
+class Spending:
+    """Expected cost of P policies, in the user's units, with an interval for each policy alone.
+
+    Args:
+        mean, error, lower, upper: (P,) over the contexts that are scored.
+    """
+
+    mean: Floats
+    error: Floats
+    lower: Floats
+    upper: Floats
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values, ready for JSON."""
+        return {name: getattr(self, name).tolist() for name in ("mean", "error", "lower", "upper")}
 
 
 @dataclass(frozen=True, eq=False)
@@ -129,9 +154,6 @@ class Evaluation:
         """Draw the verdict, the round robin, each policy's worst opponent and cost, the groups and the notes."""
         from rich.text import Text
 
-        from nasheval.payoff.drawing import warnings
-        from nasheval.scoring.heldout_tables import group_table, policy_table, round_robin_table
-
         yield Text(self.verdict, style="bold")
         level = f"{self.confidence:.0%}"
         if len(self.policies) > 1:
@@ -143,8 +165,6 @@ class Evaluation:
         yield from warnings(self.notes)
 
     def __str__(self) -> str:
-        from nasheval.payoff.drawing import plain
-
         return plain(self)
 
 
@@ -153,7 +173,7 @@ def score(
     lotteries: Mapping[str, Floats],
     *,
     by: str | None = None,
-    costs: Costs | None = None,
+    costs: AnyCosts | None = None,
     cluster: Cluster | None = None,
     voters: Speaks | None = None,
     confidence: float = 0.95,
@@ -172,10 +192,11 @@ def score(
     """
     log, level = pseudo.fit.log, checked_level(confidence)
     stacked = np.stack(list(lotteries.values()))
-    arena = Arena.of(pseudo, tuple(lotteries), stacked)
-    how = Inference(cluster, level, seed, voters)
-    [overall] = arena.contests(Groups("", np.zeros(log.n_contexts, np.int64), ("all",)), how)
-    contests = [] if by is None else arena.contests(by_value(log, by, pseudo.used), how)
+    arena = Arena(
+        pseudo, tuple(lotteries), stacked, *responses(pseudo, stacked), level, seed, cluster=cluster, voters=voters
+    )
+    [overall] = arena.contests(Groups("", np.zeros(log.n_contexts, np.int64), ("all",)))
+    contests = [] if by is None else arena.contests(by_value(log, by, pseudo.used))
     contests.sort(key=lambda contest: -contest.n_contexts)
     spending = None if costs is None else measure_spending(stacked, costs_of(log, costs), pseudo.used, level)
     return Evaluation(overall, tuple(contests), by, spending, level, _notes(pseudo, overall))
@@ -185,3 +206,74 @@ def _notes(pseudo: PseudoOutcomes, overall: Contest) -> tuple[str, ...]:
     unused = int((~pseudo.used).sum())
     left_out = f"{unused:,} of {pseudo.n_contexts:,} contexts have no record and are left out."
     return (*([left_out] if unused else []), *overall.notes(), *NuisanceDiagnostics.of(pseudo.fit).warnings())
+
+
+def measure_spending(lotteries: Floats, costs: Floats, used: Bools, confidence: float) -> Spending:
+    """Return what policies spend, (P, n, K) lotteries at costs (K,) or (n, K), over the contexts that are used, (n,).
+
+    Contexts are the sample, and with a single one there is no telling how far its cost is from others'.
+    """
+    spent = np.stack([expected_cost(lottery, costs, reduce=False)[used] for lottery in lotteries])
+    n = spent.shape[1]
+    mean = spent.mean(axis=1)
+    error = spent.std(axis=1, ddof=1) / np.sqrt(n) if n > 1 else np.full(len(spent), np.inf)
+    half = error * t.ppf((1 + confidence) / 2, max(n - 1, 1))
+    return Spending(mean, error, mean - half, mean + half)
+
+
+def costs_of(log: Feedback, costs: AnyCosts) -> Floats:
+    """Return the costs of the log's agents, (K,), or (n_contexts, K) where some depend on the context."""
+    return cast(Floats, Terms(L2(), costs).costs_at(log.agents, log.contexts))  # None without costs only
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def round_robin_table(title: str, contest: Contest) -> Table:
+    """Draw each pair of policies with the one that leads first, the clearest first."""
+    a, b = np.triu_indices(len(contest.policies), 1)
+    ahead = contest.value[a, b] >= 0
+    first, second = np.where(ahead, a, b), np.where(ahead, b, a)
+    order = np.lexsort((-contest.value[first, second], -contest.lower[first, second]))
+    rows = [
+        (contest.policies[p], contest.policies[q],
+         *_signed(contest.value[p, q], contest.error[p, q], contest.lower[p, q], contest.upper[p, q]),
+         f"{contest.effective[p, q]:,.0f}",
+         "beats" if contest.lower[p, q] > 0 else "the same" if contest.error[p, q] == 0 else "not told apart")
+        for p, q in zip(first[order], second[order], strict=True)
+    ]  # fmt: skip
+    numbers = ("value", "error", "lower", "upper", "effective n", "verdict")
+    return listing(title, ("policy", "over"), numbers, rows, len(rows))
+
+
+def policy_table(title: str, contest: Contest, spending: Spending | None) -> Table:
+    """Draw each policy with its worst single opponent, and what it costs."""
+    names, numbers = ("policy", "opponent"), ["it wins", "lower", "upper"]
+    rows = [(name, *_worst(contest, p)) for p, name in enumerate(contest.policies)]
+    if spending is not None:
+        numbers += ["cost", "lower", "upper"]
+        costs = zip(spending.mean, spending.lower, spending.upper, strict=True)
+        rows = [(*row, *(f"{cost:.4g}" for cost in cell)) for row, cell in zip(rows, costs, strict=True)]
+    return listing(title, names, numbers, rows, len(rows))
+
+
+def group_table(title: str, groups: tuple[Contest, ...]) -> Table:
+    """Draw each group and policy: its value against the first policy, and its worst single opponent."""
+    first = groups[0].policies[0]
+    rows = [
+        (group.name, name, f"{group.n_contexts:,}", *_signed(group.value[p, 0], group.lower[p, 0], group.upper[p, 0]),
+         *_worst(group, p))
+        for group in groups
+        for p, name in enumerate(group.policies)
+    ]  # fmt: skip
+    numbers = ("contexts", f"over {first}", "lower", "upper", "opponent", "it wins", "lower", "upper")
+    return listing(title, ("group", "policy"), numbers, rows, len(rows))
+
+
+def _worst(contest: Contest, p: int) -> tuple[str, ...]:
+    numbers = (contest.worst[p], contest.worst_lower[p], contest.worst_upper[p])
+    return contest.worst_opponent[p], *_signed(*numbers)
+
+
+def _signed(*numbers: float) -> tuple[str, ...]:
+    return tuple(f"{number:+.3f}" for number in numbers)

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
 
 import numpy as np
 
@@ -12,7 +15,7 @@ from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
 from nasheval.payoff.inference import GroupPayoff
-from nasheval.policy.ladder import ratings
+from nasheval.policy.pooled import ratings
 
 
 @dataclass(frozen=True)
@@ -53,19 +56,18 @@ def standings(log: Feedback, payoffs: Sequence[GroupPayoff], regularizer: Regula
         order = np.lexsort((-rating, -stability.frequency.round(2), -stability.lottery.round(3)))
         unseen = ((payoff.status == BRIDGED) & payoff.present).sum(axis=1)
         for a in order[payoff.present[order]]:
-            yield Standing(
-                payoff.name,
-                log.agents[a],
-                float(stability.lottery[a]),
-                float(stability.lower[a]),
-                float(stability.upper[a]),
-                float(stability.frequency[a]),
-                bool(stability.winners[a]),
-                float(rating[a]),
-                float(error[a]),
-                float(votes[a]),
-                int(unseen[a]),
-            )
+            chances = (stability.lottery, stability.lower, stability.upper, stability.frequency, stability.winners)
+            numbers = (each[a].item() for each in (*chances, rating, error, votes, unseen))
+            yield Standing(payoff.name, log.agents[a], *numbers)
+
+
+def as_frame(rows: Sequence[Standing]) -> Any:
+    """Return a pandas DataFrame; without pandas one of polars; without either a pyarrow Table."""
+    columns = {field.name: [getattr(row, field.name) for row in rows] for field in fields(Standing)}
+    for library in ("pandas", "polars"):
+        if find_spec(library) is not None:
+            return import_module(library).DataFrame(columns)
+    return import_module("pyarrow").table(columns)
 
 
 def rated(log: Feedback, inside: Bools) -> tuple[Floats, Floats, Floats]:

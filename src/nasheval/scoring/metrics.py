@@ -13,7 +13,7 @@ import numpy.typing as npt
 from nasheval.arrays import Floats
 from nasheval.errors import InputError
 
-__all__ = ["expected_cost", "exploitability", "game_value", "strict_win_rate", "support_f1", "total_variation"]
+__all__ = ["expected_cost", "exploitability", "game_value", "strict_win_rate", "support_f1"]
 
 
 def exploitability(A: npt.ArrayLike, pi: npt.ArrayLike, *, reduce: bool = True) -> Any:
@@ -52,13 +52,6 @@ def strict_win_rate(pi: npt.ArrayLike, W: npt.ArrayLike, *, reduce: bool = True)
     wins, lottery = _games(W), _lotteries(pi)
     _same_agents(wins.shape[-1], lottery.shape[-1])
     return _reduced(np.einsum("...j,...jk->...", lottery, wins) / wins.shape[-1], reduce)
-
-
-def total_variation(pi: npt.ArrayLike, q: npt.ArrayLike, *, reduce: bool = True) -> Any:
-    """Return half the L1 distance between two lotteries."""
-    one, other = _lotteries(pi), _lotteries(q)
-    _same_agents(one.shape[-1], other.shape[-1])
-    return _reduced(0.5 * np.abs(one - other).sum(axis=-1), reduce)
 
 
 def expected_cost(pi: npt.ArrayLike, costs: npt.ArrayLike, *, reduce: bool = True) -> Any:

@@ -6,7 +6,7 @@ Ito for agents.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -16,10 +16,9 @@ from nasheval.arrays import Floats, Ints
 from nasheval.errors import InputError, MissingExtraError
 from nasheval.feedback.links import SEEN, UNKNOWN
 from nasheval.game.regularizers import L2, Regularizer
-from nasheval.nuisance.nuisance_diagnostics import Calibration, NuisanceDiagnostics
 from nasheval.payoff.inference import GroupPayoff
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
-from nasheval.scoring.leaderboard import Standing
+from nasheval.policy.terms import costs_in_order
 from nasheval.scoring.report.frontier import cost_frontier as frontier_points
 
 if TYPE_CHECKING:
@@ -158,7 +157,11 @@ def cost_frontier(
     games = np.asarray(A, np.float64)
     if games.ndim != 3 or games.shape[1] != games.shape[2]:
         raise InputError(f"A has shape {games.shape}; accepted is (n, K, K), from model.payoff(contexts).")
-    names, prices = _priced(costs, agents, games.shape[1])
+    numbered = map(str, range(1, games.shape[1] + 1))
+    names = tuple(agents or (costs if isinstance(costs, Mapping) else numbered))
+    prices = costs_in_order(costs, names) if isinstance(costs, Mapping) else np.asarray(costs, np.float64)
+    if len(names) != games.shape[1] or prices.shape[-1:] != (len(names),):
+        raise InputError(f"A has {games.shape[1]} agents, there are {len(names)} names and costs of {prices.shape}.")
     points = frontier_points(games, prices, names, regularizer=regularizer)
     line = [(p.cost, p.exploitability) for p in points if p.kind == "price"]
     ax = _axes(ax, 7.0, 4.5)
@@ -177,10 +180,7 @@ def cost_frontier(
 
 
 def calibration(
-    diagnostics: Stage1Diagnostics | NuisanceDiagnostics | Calibration,
-    *,
-    of: Literal["outcome", "propensity"] = "outcome",
-    ax: Axes | None = None,
+    diagnostics: Stage1Diagnostics, *, of: Literal["outcome", "propensity"] = "outcome", ax: Axes | None = None
 ) -> Axes:
     """Draw predictions against what was observed, with bars of two standard errors.
 
@@ -188,13 +188,15 @@ def calibration(
         diagnostics: from `NashEval.diagnostics`.
         of: the verdicts, or how often menus are asked.
     """
-    bins = _calibration(diagnostics, of)
+    bins = diagnostics.nuisances.outcome if of == "outcome" else diagnostics.nuisances.propensity
+    if bins is None:
+        raise InputError("The propensities of this model are known only at records; there is nothing to calibrate.")
     ax = _axes(ax, 4.6, 4.4)
     ends = np.concatenate([bins.predicted, bins.observed])
     if len(ends):
         ax.plot([ends.min(), ends.max()], [ends.min(), ends.max()], color=GREY, linestyle="--", linewidth=1)
     ax.errorbar(bins.predicted, bins.observed, yerr=2 * bins.error, color=BLUE, fmt="o", markersize=5)
-    what = "verdict" if of == "outcome" else "propensity"
+    what = "verdict" if of == "outcome" else of
     ax.set(xlabel=f"predicted {what}", ylabel=f"observed {what}")
     ax.set_title(f"{int(bins.count.sum()):,} predictions out of fold", fontsize=10)
     _plain(ax)
@@ -279,61 +281,21 @@ def _drawn(group: GroupPayoff, in_cycles: list[str], most: int) -> list[int]:
 
 
 def _matrix(leaderboard: Any, value: str) -> tuple[list[str], list[str], Floats]:
-    """Return groups, agents and the column `value` as (groups, agents), from a table or from standings."""
-    columns = _columns(leaderboard, ("group", "agent", value))
+    """Return groups, agents and the column `value` of a table as (groups, agents)."""
+    import narwhals as nw
+
+    names = ("group", "agent", value)
+    try:
+        frame = nw.from_native(leaderboard, eager_only=True)
+        columns = {name: frame[name].to_list() for name in names}
+    except (TypeError, KeyError, nw.exceptions.NarwhalsError) as error:
+        raise InputError(
+            f"leaderboard is {type(leaderboard).__name__}; accepted is a table with the columns {', '.join(names)}, "
+            f"such as model.leaderboard(by=...)."
+        ) from error
     groups, agents = (list(dict.fromkeys(map(str, columns[name]))) for name in ("group", "agent"))
     values = np.zeros((len(groups), len(agents)))
     row = [groups.index(str(group)) for group in columns["group"]]
     place = [agents.index(str(agent)) for agent in columns["agent"]]
     values[row, place] = np.nan_to_num(np.asarray(columns[value], np.float64))
     return groups, agents, values
-
-
-def _columns(leaderboard: Any, names: Sequence[str]) -> dict[str, list[Any]]:
-    if isinstance(leaderboard, Iterable) and not hasattr(leaderboard, "columns"):
-        rows = list(leaderboard)
-        if rows and all(isinstance(row, Standing) for row in rows):
-            return {name: [getattr(row, name) for row in rows] for name in names}
-    import narwhals as nw
-
-    try:
-        frame = nw.from_native(leaderboard, eager_only=True)
-        return {name: frame[name].to_list() for name in names}
-    except (TypeError, KeyError, nw.exceptions.NarwhalsError) as error:
-        raise InputError(
-            f"leaderboard is {type(leaderboard).__name__}; accepted is a table with the columns {', '.join(names)}, "
-            f"such as model.leaderboard(by=...)."
-        ) from error
-
-
-def _priced(
-    costs: Mapping[str, float] | npt.ArrayLike, agents: Sequence[str] | None, K: int
-) -> tuple[tuple[str, ...], Floats]:
-    """Return names of the K agents and their costs, (K,) or (n, K)."""
-    if isinstance(costs, Mapping):
-        names = tuple(agents) if agents is not None else tuple(costs)
-        missing = [name for name in names if name not in costs]
-        if missing:
-            raise InputError(f"costs says nothing of {', '.join(map(repr, missing))}; give a cost for every agent.")
-        prices = np.array([costs[name] for name in names], np.float64)
-    else:
-        prices = np.asarray(costs, np.float64)
-        names = tuple(agents) if agents is not None else tuple(str(k + 1) for k in range(K))
-    if len(names) != K or prices.shape[-1:] != (K,):
-        raise InputError(f"A has {K} agents, there are {len(names)} names and costs of shape {prices.shape}.")
-    return names, prices
-
-
-def _calibration(diagnostics: Any, of: str) -> Calibration:
-    if isinstance(diagnostics, Calibration):
-        return diagnostics
-    nuisances = diagnostics.nuisances if isinstance(diagnostics, Stage1Diagnostics) else diagnostics
-    if not isinstance(nuisances, NuisanceDiagnostics) or of not in ("outcome", "propensity"):
-        raise InputError(
-            f"calibration was given {type(diagnostics).__name__} and of={of!r}; accepted are model.diagnostics() and "
-            f"'outcome' or 'propensity'."
-        )
-    chosen = nuisances.outcome if of == "outcome" else nuisances.propensity
-    if chosen is None:
-        raise InputError("The propensities of this model are known only at records; there is nothing to calibrate.")
-    return chosen

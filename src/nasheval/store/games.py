@@ -22,8 +22,7 @@ from nasheval.payoff.surfaces import PairSurface, SharedSurface, Surface
 from nasheval.policy.base import Policy
 from nasheval.policy.exact import ExactEquilibria, ExactPolicy
 from nasheval.policy.learned import LearnedEquilibria
-from nasheval.policy.learned_network import OUTPUTS, Network, depth
-from nasheval.policy.learned_training import Training
+from nasheval.policy.learned_training import OUTPUTS, Network, Training, depth
 from nasheval.store.boosters import models_of, models_text
 from nasheval.store.folder import Files
 from nasheval.store.settings import decode, encode, unsavable

@@ -24,7 +24,7 @@ from nasheval.files import whole_file
 from nasheval.game.costs import HardBudget
 from nasheval.policy.base import Policy
 from nasheval.policy.learned import LearnedEquilibria
-from nasheval.policy.learned_network import Network, depth
+from nasheval.policy.learned_training import Network, depth
 
 CLOSE = 1e-5  # the most that a lottery may differ from the model's
 _OPSET = [("", 17), ("ai.onnx.ml", 3)]

@@ -17,12 +17,12 @@ from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.stage1 import Stage1
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.policy.base import Policy
-from nasheval.scoring.heldout import Evaluation
+from nasheval.policy.terms import AnyCosts
+from nasheval.scoring.heldout import Evaluation, costs_of
 from nasheval.scoring.report.findings import findings
 from nasheval.scoring.report.frontier import FrontierPoint, Games
 from nasheval.scoring.report.sections import facts_of, held_out_of, trust_of
 from nasheval.scoring.report.views import DRAWN, MOST_GROUPS, SHOWN, GroupView, largest, view_of
-from nasheval.scoring.spending import Costs, costs_of
 
 _MOST_COLUMNS = 6  # that are grouped by unasked
 
@@ -66,7 +66,7 @@ def gather(
     regularizer: Regularizer = L2(),  # noqa: B008 (frozen)
     policy: Policy | None = None,
     evaluation: Evaluation | None = None,
-    costs: Costs | None = None,
+    costs: AnyCosts | None = None,
     settings: Mapping[str, object] | None = None,
     title: str = "Evaluation of agents",
     confidence: float = 0.95,
