@@ -10,9 +10,9 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs
 from nasheval.boosting import begin, binned, complete, freed, grow, take
+from nasheval.nuisance.columns import ColumnModels
 from nasheval.nuisance.learners import Effort, Features, run_all
-from nasheval.nuisance.sklearn_models import EstimatorModels, fitted
-from nasheval.nuisance.trees import TreeModels
+from nasheval.nuisance.sklearn_models import fitted
 
 if TYPE_CHECKING:
     from lightgbm import Booster
@@ -83,7 +83,7 @@ class PairSurface:
         models: one row of n_pairs models.
     """
 
-    models: TreeModels
+    models: ColumnModels
 
     def predict(self, X: Features) -> Floats:
         """Return (n, n_pairs) values."""
@@ -96,7 +96,7 @@ class PairSurface:
     @staticmethod
     def of(models: Sequence[Booster | float], n_jobs: int = 1) -> PairSurface:
         """Return the surface of one model a pair."""
-        return PairSurface(TreeModels((tuple(models),), -np.inf, np.inf, n_jobs))
+        return PairSurface(ColumnModels((tuple(models),), -np.inf, np.inf, n_jobs))
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ class RegressorSurface:
         models: one row of n_pairs models.
     """
 
-    models: EstimatorModels
+    models: ColumnModels
 
     def predict(self, X: Features) -> Floats:
         """Return (n, n_pairs) values."""
@@ -203,7 +203,7 @@ def fit_regressors(X: Features, labels: Floats, known: Bools, regressor: Regress
         return fitted(regressor, X.network, label, None, effort.seed) if X.network.shape[1] else float(label.mean())
 
     models = run_all(fit, range(len(known)), len(known), effort)
-    return RegressorSurface(EstimatorModels((tuple(models),), -np.inf, np.inf))
+    return RegressorSurface(ColumnModels((tuple(models),), -np.inf, np.inf, form="network"))
 
 
 def fit_shared(X: Features, labels: Floats, known: Bools, boosting: Boosting, n_agents: int) -> SharedSurface:
