@@ -305,18 +305,13 @@ class _Group:
         together = float((np.add.reduceat(((asked - expected) @ level)[order], starts, axis=0) ** 2 @ inverse).sum())
         if self.cells.log.design == "inclusion":
             alone = float((((asked - expected) ** 2 @ level) @ inverse).sum())
-        else:
-            alone = self._records_alone(level, inverse)
+        else:  # sum over records of w^2 |A (1{menu} - e)|^2
+            squares = asked**2 if self.cells.squares is None else self.cells.squares[self.rows]
+            e = (expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-30)) @ level
+            drawn = squares @ level
+            single = (drawn @ inverse).sum() - 2 * ((drawn * e) @ inverse).sum()
+            alone = float(single + squares.sum(axis=1, dtype=np.float64) @ (e**2 @ inverse))
         return max(1.0, together / max(alone, 1e-300))
-
-    def _records_alone(self, level: Any, inverse: Floats) -> float:
-        """Return the sum over records of w^2 |A (1{menu} - e)|^2."""
-        squares = self.cells.asked[self.rows] ** 2 if self.cells.squares is None else self.cells.squares[self.rows]
-        expected = self.cells.expected[self.rows]
-        e = (expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-30)) @ level
-        drawn = squares @ level
-        single = (drawn @ inverse).sum() - 2 * ((drawn * e) @ inverse).sum()
-        return float(single + squares.sum(axis=1, dtype=np.float64) @ (e**2 @ inverse))
 
 
 def _cell_p_values(observed: Floats, expected: Floats, scale: Floats) -> Floats:

@@ -169,13 +169,7 @@ class NuisanceFit:
 
 
 def crossfit(
-    log: Feedback,
-    X: Features,
-    *,
-    outcome: Learner,
-    propensity: Learner,
-    fold: Ints,
-    effort: Effort | None = None,
+    log: Feedback, X: Features, *, outcome: Learner, propensity: Learner, fold: Ints, effort: Effort | None = None
 ) -> NuisanceFit:
     """Fit both nuisances on all folds but one, for each fold in turn.
 

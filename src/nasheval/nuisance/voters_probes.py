@@ -59,9 +59,8 @@ def probes_of(log: Feedback, questions: list[Question]) -> Probes:
     place[log.menus.columns.pair] = np.arange(len(log.menus.columns))
     cell = number[columns.menu].astype(np.int64) * len(place) + columns.pair  # a question and a pair
     weight = mass[columns.menu]
-    alone = _alone(cell, weight, free[columns.menu], len(place), log.n_agents)
     kept = _representative(whole, cell, np.flatnonzero(~free), mass)
-    return _joined(whole, number, kept, cell, weight, alone, place)
+    return _joined(whole, number, kept, cell, weight, free[columns.menu], place)
 
 
 def bridge_probes(log: Feedback, questions: list[Question], pairs: Ints, *, seed: int = 0) -> Probes:
@@ -100,13 +99,6 @@ def question_numbers(menus: MenuCatalogue, questions: list[Question]) -> Ints:
     return np.array([number[size, form] for size, form in both], np.int64)
 
 
-def _alone(cell: Ints, weight: Floats, free: Bools, pairs: int, n_agents: int) -> tuple[Ints, Ints, Ints, Floats]:
-    """Return the menus of two, (m, 2), that stand for pairs in menu-free questions: with question, pair and weight."""
-    keys, at = np.unique(cell[free], return_inverse=True)
-    j, k = (side[keys % pairs] for side in np.triu_indices(n_agents, 1))
-    return np.stack([j, k], axis=1), keys // pairs, keys % pairs, np.bincount(at, weight[free], len(keys)).astype(float)
-
-
 def _representative(menus: MenuCatalogue, cell: Ints, asked: Ints, mass: Floats) -> Ints:
     """Return some of the menus in `asked`, the commonest first, so that every pair is in eight, or in all it has.
 
@@ -125,16 +117,16 @@ def _representative(menus: MenuCatalogue, cell: Ints, asked: Ints, mass: Floats)
 
 
 def _joined(
-    whole: MenuCatalogue,
-    number: Ints,
-    kept: Ints,
-    cell: Ints,
-    weight: Floats,
-    alone: tuple[Ints, Ints, Ints, Floats],
-    place: Ints,
+    whole: MenuCatalogue, number: Ints, kept: Ints, cell: Ints, weight: Floats, free: Bools, place: Ints
 ) -> Probes:
-    """Return menus of two and whole menus as one catalogue, the columns of each weighted by how often it was asked."""
-    two, of_two, pair_of_two, weight_of_two = alone
+    """Return menus of two, for the cells that are `free`, and the whole menus that were kept as one catalogue.
+
+    The columns of each are weighted by how often it was asked.
+    """
+    keys, at = np.unique(cell[free], return_inverse=True)
+    of_two, pair_of_two = np.divmod(keys, len(place))
+    two = np.stack([side[pair_of_two] for side in np.triu_indices(whole.n_agents, 1)], axis=1)
+    weight_of_two = np.bincount(at, weight[free], len(keys)).astype(float)
     sizes = np.concatenate([np.full(len(two), 2), whole.sizes[kept]])
     agents = [two.ravel(), *(whole.members(int(menu)) for menu in kept)]
     menus = MenuCatalogue(

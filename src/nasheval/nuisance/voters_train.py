@@ -156,6 +156,8 @@ class _Trainer:
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self, advance: Advance) -> Trained:
+        import torch
+
         steps = max(1, ceil(max(len(t.check) for t in self.tasks) * len(self.tasks) / _ROWS))
         check = list(_batches([t.check for t in self.tasks], steps, self.data.tables))
         pooled_loss = loss = self._losses(check, self._population(self.best))
@@ -167,7 +169,10 @@ class _Trainer:
             now = self._losses(check, self._population(self.p))
             better = self._improved(now, loss, pooled_loss)
             loss, epoch = np.where(better, now, loss), np.where(better, number, epoch)
-            self._keep(better)
+            chosen = self._put(better)
+            for name, p in self.p.items():
+                mask = chosen.view(-1, *[1] * (p.dim() - 1))
+                self.best[name] = torch.where(mask, p.detach(), self.best[name])
             advance(1.0 / self.schedule.epochs)
         self.best["hidden_0"] *= self.relevance.mT  # so what is returned reads the inputs as they are
         kept = self._population(self.best)
@@ -193,14 +198,6 @@ class _Trainer:
         gains = [np.nan_to_num((before - now) * self.check_count, posinf=0.0, neginf=0.0) for before in (best, pooled)]
         on_best, on_pooled = (np.bincount(group, gain)[group] for gain in gains)
         return (on_best > 0) & (on_pooled > _PROOF)
-
-    def _keep(self, better: Bools) -> None:
-        import torch
-
-        chosen = self._put(better)
-        for name, p in self.p.items():
-            mask = chosen.view(-1, *[1] * (p.dim() - 1))
-            self.best[name] = torch.where(mask, p.detach(), self.best[name])
 
     def _step(self, batch: _Batch, progress: float) -> None:
         import torch
