@@ -1,4 +1,4 @@
-"""LightGBM in one place: parameters, binned tables, training one tree at a time on one thread, and predictions."""
+"""LightGBM in one place: parameters, binned tables, and training one tree at a time on one thread."""
 
 from __future__ import annotations
 
@@ -37,26 +37,21 @@ def complete(params: Mapping[str, Any], **more: Any) -> dict[str, Any]:
     return {**DEFAULTS, **more, **renamed, **_FIXED}
 
 
-def binned(table: Floats, categorical: Sequence[int], params: Mapping[str, Any]) -> Dataset:
-    """Cut the columns of a table into bins; `take` takes rows of it."""
+def binned(
+    table: Floats, categorical: Sequence[int], params: Mapping[str, Any], like: Dataset | None = None
+) -> Dataset:
+    """Cut the columns of a table into bins, or into those of a binned table; `take` takes rows of it."""
     import lightgbm as lgb
 
     names = [f"x{column}" for column in range(table.shape[1])]
     return lgb.Dataset(
         np.ascontiguousarray(table),
         np.zeros(len(table)),
+        like,
         feature_name=names,
         categorical_feature=list(categorical),
         params=dict(params),
     ).construct()
-
-
-def binned_alike(table: Floats, data: Dataset) -> Dataset:
-    """Cut a table into the bins of another."""
-    import lightgbm as lgb
-
-    table = np.ascontiguousarray(table)
-    return lgb.Dataset(table, np.zeros(len(table)), reference=data, params=data.params).construct()
 
 
 def take(data: Dataset, rows: Ints, label: Floats, weight: Floats | None = None) -> Dataset:
@@ -114,10 +109,3 @@ def loss_curve(data: Dataset, held: Dataset, params: Mapping[str, Any], patience
         if ended or tree - best >= patience:
             break
     return np.array(losses)
-
-
-def predicted(model: Booster | float, table: Floats) -> Floats:
-    """Return the predictions of a model at the rows of a table; some models are just a number."""
-    if isinstance(model, float) or not len(table):
-        return np.full(len(table), model if isinstance(model, float) else 0.0)
-    return np.asarray(model.predict(np.ascontiguousarray(table), num_threads=1))

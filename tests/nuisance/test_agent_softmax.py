@@ -8,11 +8,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
-from nasheval.nuisance import agent_softmax as module
-from nasheval.nuisance.agent_softmax import AgentSoftmax, Slopes
+from nasheval.nuisance import softmax as module
 from nasheval.nuisance.learners import Effort
-from nasheval.nuisance.marginal import menu_shares
-from nasheval.nuisance.strata import StrataModels
+from nasheval.nuisance.softmax import AgentSoftmax, Slopes
+from nasheval.nuisance.strata import StrataModels, menu_shares
 
 from .selection import drawn_log, relative_error
 

@@ -17,10 +17,10 @@ from nasheval.nuisance.balance import check_propensities, never_asked
 from nasheval.nuisance.choice import BestPropensity
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.propensity import Known
 from nasheval.nuisance.sklearn_models import Intercept, SklearnPropensity
+from nasheval.nuisance.strata import Marginal
 
 from .selection import drawn_log, duel_log
 
@@ -167,7 +167,7 @@ def test_contexts_are_thinned_out_where_there_are_too_many_cells(monkeypatch):
     monkeypatch.setattr(module, "_MOST_CELLS", 6 * 700)
     log, X, _ = drawn_log(4, 2000, "u-shape")
     fit = NuisanceFit(log, X, make_folds(log, 2), None, Rule(np.full(6, 1 / 6)))
-    assert len(module._Cells.of(fit).context) <= 700
+    assert len(module._Cells(fit).context) <= 700
     assert check_propensities(fit).is_off
 
 
@@ -210,5 +210,5 @@ def test_diagnostics_say_all_of_it():
     best = crossfit(log, features(log), outcome=Intercept(), propensity=BestPropensity(), fold=make_folds(log, 2))
     better = NuisanceDiagnostics.of(best)
     assert better.choice.name != "shares"
-    assert "Propensity model: " in str(better)
+    assert "Propensity model: " in better.lines()[-1]
     assert not better.check.is_off

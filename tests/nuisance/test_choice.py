@@ -13,7 +13,7 @@ from nasheval.nuisance import choice as module
 from nasheval.nuisance.choice import BestPropensity, ChosenModels
 from nasheval.nuisance.crossfit import NuisanceFit, make_folds
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.marginal import Marginal
+from nasheval.nuisance.strata import Marginal
 
 from .selection import drawn_log, duel_log, relative_error
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from rich.console import Group
 
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.feedback.log import Feedback
@@ -18,12 +19,13 @@ from nasheval.feedback.world import SyntheticWorld
 from nasheval.nuisance import nuisance_diagnostics as module
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.marginal import Marginal
-from nasheval.nuisance.multinomial import Multinomial
 from nasheval.nuisance.nuisance_diagnostics import Calibration, NuisanceDiagnostics, calibrate
 from nasheval.nuisance.propensity import Known
 from nasheval.nuisance.sklearn_models import Intercept
+from nasheval.nuisance.softmax import Multinomial
+from nasheval.nuisance.strata import Marginal
 from nasheval.nuisance.trees import TreePropensity
+from nasheval.payoff.drawing import nuisance_tables, plain
 
 WORLD = SyntheticWorld(seed=3, features=16, calibration=64)
 
@@ -81,18 +83,22 @@ def test_the_golden_log(golden):
     assert found.effective == pytest.approx([weights.sum() ** 2 / (weights**2).sum(), 0, 1])
 
 
+def drawn(found):
+    return plain(Group(*nuisance_tables(found)))
+
+
 def test_the_golden_log_in_words(golden):
     found = NuisanceDiagnostics.of(golden)
     words = " ".join(found.warnings())
     assert "25% of records have a propensity below 0.05 of their menu's share" in words
     assert "2 pairs have fewer than 30 effective votes; fewest: b and c, whose 1 votes count as 1.0" in words
-    text = str(found)
+    text = drawn(found)
     assert "4 verdicts out of fold" in text
     assert "a and b" in text
-    plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert plain["agents"] == ["a", "b", "c"]
-    assert plain["votes"] == [3, 0, 1]
-    assert plain["outcome"]["count"] == found.outcome.count.tolist()
+    values = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert values["agents"] == ["a", "b", "c"]
+    assert values["votes"] == [3, 0, 1]
+    assert values["outcome"]["count"] == found.outcome.count.tolist()
 
 
 def test_calibration_by_hand():
@@ -191,7 +197,7 @@ def test_draws_and_known_propensities():
     )
     assert known.propensity is None
     assert known.to_dict()["propensity"] is None
-    assert str(known)
+    assert drawn(known)
     assert free.propensity.count.sum() == 1500 * 10
     assert free.propensity.count @ free.propensity.predicted == pytest.approx(1500)
     assert free.propensity.count @ free.propensity.observed == pytest.approx(1500)
@@ -216,4 +222,4 @@ def test_a_log_without_records():
     found = NuisanceDiagnostics.of(fit)
     assert found.warnings()[0] == "There are no verdicts."
     assert found.to_dict()["r2"] is None
-    assert str(found)
+    assert drawn(found)

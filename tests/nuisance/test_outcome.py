@@ -9,8 +9,7 @@ from nasheval.errors import InputError
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.sklearn_models import Intercept, PerPair
 from nasheval.nuisance.stack import Stack
-from nasheval.nuisance.stopping import StoppedTrees
-from nasheval.nuisance.trees import TreeOutcome
+from nasheval.nuisance.trees import StoppedTrees, TreeOutcome
 from nasheval.nuisance.tuning import TunedTrees
 from nasheval.nuisance.voters import Voters
 

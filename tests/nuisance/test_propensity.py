@@ -14,14 +14,14 @@ from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import ranking
 from nasheval.feedback.records import Records
 from nasheval.feedback.world import SyntheticWorld
-from nasheval.nuisance import multinomial as module
+from nasheval.nuisance import softmax as module
 from nasheval.nuisance.choice import BestPropensity
 from nasheval.nuisance.crossfit import crossfit, make_folds
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.marginal import Marginal, menu_shares, raw_shares
-from nasheval.nuisance.multinomial import Multinomial
 from nasheval.nuisance.propensity import Known, choose_propensity
 from nasheval.nuisance.sklearn_models import Intercept, SklearnPropensity
+from nasheval.nuisance.softmax import Multinomial
+from nasheval.nuisance.strata import Marginal, menu_shares, raw_shares
 from nasheval.nuisance.trees import TreePropensity
 from nasheval.nuisance.tuning import TunedTrees
 
@@ -202,29 +202,32 @@ def test_where_contexts_do_not_matter_the_shares_remain():
     assert np.abs(e - menu_shares(log, np.ones(600, bool))).mean() < 0.03
 
 
-def test_many_menus_share_slopes_by_agent(monkeypatch):
+def test_many_menus_have_a_softmax_over_agents(monkeypatch):
     monkeypatch.setattr(module, "_FREE_MENUS", 5)
     log = WORLD.feedback("pairwise", 1, 3000, selection="one")
     X = features(log)
     models = Multinomial().fit(log, X, folds(3000), Effort())
-    assert models.theta.shape == (2, X.network.shape[1] + 1, log.n_agents)
+    assert isinstance(models, module.AgentSoftmaxModels)
     e, true = models.predict(X, 0), WORLD.propensity(X.trees, "pairwise", selection="one")
     assert np.allclose(e.sum(axis=1), 1, atol=1e-12)
     assert ((e - true) ** 2).mean() < 0.5 * ((true - true.mean(axis=0)) ** 2).mean()
 
 
+def drawn(x, menu, weight):
+    return module._Draws(x, np.zeros(len(x), int), menu, weight, np.arange(len(x)))
+
+
 @settings(max_examples=10, deadline=None)
-@given(st.integers(0, 1000), st.booleans())
-def test_the_gradient_is_that_of_the_loss(seed, by_agent):
+@given(st.integers(0, 1000))
+def test_the_gradient_is_that_of_the_loss(seed):
     rng = np.random.default_rng(seed)
-    draws = module._Draws(rng.random((20, 3)), rng.integers(0, 4, 20), rng.uniform(0.5, 2, 20), np.arange(20))
-    members = (rng.random((4, 2)) < 0.5).astype(float) if by_agent else None
-    offset, theta = rng.normal(size=4), rng.normal(size=(3, 2 if by_agent else 4))
-    gradient = module._loss(draws, offset, theta, members)[1]
+    draws = drawn(rng.random((20, 3)), rng.integers(0, 4, 20), rng.uniform(0.5, 2, 20))
+    offset, theta = rng.normal(size=4), rng.normal(size=(3, 4))
+    gradient = module._loss(draws, offset, theta)[1]
     for place in np.ndindex(theta.shape):
         step = np.zeros_like(theta)
         step[place] = 1e-5
-        up, down = (module._loss(draws, offset, theta + sign * step, members)[0] for sign in (1, -1))
+        up, down = (module._loss(draws, offset, theta + sign * step)[0] for sign in (1, -1))
         assert gradient[place] == pytest.approx((up - down) / 2e-5, rel=1e-4, abs=1e-6)
 
 
@@ -232,16 +235,16 @@ def test_the_ridge_is_scikit_learns():
     linear = pytest.importorskip("sklearn.linear_model")
     rng = np.random.default_rng(0)
     x, menu = rng.normal(size=(300, 2)), rng.integers(0, 3, 300)
-    draws = module._Draws(x, menu, np.ones(300), np.arange(300))
-    theta = module._ridge(draws, np.zeros(3), None, 5.0, np.zeros((2, 3)))
+    draws = drawn(x, menu, np.ones(300))
+    theta = module._fitted(draws, np.zeros(3), 5.0, np.zeros((2, 3)))
     theirs = linear.LogisticRegression(C=0.2, fit_intercept=False, tol=1e-8, max_iter=1000).fit(x, menu)
     assert theta == pytest.approx(theirs.coef_.T, abs=1e-3)
 
 
-def test_records_are_sampled_where_there_are_too_many(monkeypatch):
-    monkeypatch.setattr(module, "_FIT_CELLS", 1)
+def test_records_are_sampled_where_there_are_too_many():
     log = WORLD.feedback("pairwise", 1, 2500, selection="one")
-    draws = module._draws(log, features(log), np.ones(2500, bool), np.random.default_rng(0))
+    every, strata = np.ones(2500, bool), np.zeros(2500, int)
+    draws = module._draws(log, features(log), every, lambda X: X.network, strata, 1, np.random.default_rng(0))
     assert len(draws.menu) == 2000
     assert (np.diff(draws.unit) > 0).all()
 

@@ -15,9 +15,9 @@ from nasheval.errors import InputError
 from nasheval.feedback.world import SyntheticWorld
 from nasheval.nuisance.crossfit import crossfit, make_folds
 from nasheval.nuisance.learners import Effort, Features, cells_of
-from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.sklearn_models import Intercept
 from nasheval.nuisance.stack import Stack, simplex_weights, weigh
+from nasheval.nuisance.strata import Marginal
 from nasheval.nuisance.trees import TreeOutcome
 
 WORLD = SyntheticWorld(seed=3, features=16, calibration=64)

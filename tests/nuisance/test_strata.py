@@ -11,8 +11,7 @@ from scipy.stats import gamma, poisson
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.nuisance.cuts import cuts
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.marginal import menu_shares
-from nasheval.nuisance.strata import Shrinkage, Strata, _table
+from nasheval.nuisance.strata import Shrinkage, Strata, _table, menu_shares
 
 from .selection import drawn_log, duel_log
 

@@ -13,7 +13,7 @@ from nasheval.nuisance.crossfit import make_folds
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters import VoterModels, Voters
 
-QUICK = Voters(voters=3, hidden=(32,), epochs=4, weight_decay=0.1, members=1, batch=128)
+QUICK = Voters(voters=3, hidden=(32,), epochs=4, weight_decay=0.1, members=1)
 
 
 def fitted(log, X, train, learner=QUICK, seed=0):
@@ -92,7 +92,7 @@ def test_margins_stay_within_bounds(case):
 def test_a_known_world_is_recovered_better_than_by_pooling():
     world = ne.SyntheticWorld(seed=70)
     log = world.feedback("pairwise", voters=3, n=3_000)
-    X, learner = features(log), Voters(voters=4, hidden=(128, 128), epochs=25, batch=256)
+    X, learner = features(log), Voters(voters=4, hidden=(128, 128), epochs=25)
     models = learner.fit(log, X, np.ones((1, log.n_contexts), bool), Effort())
     points = world.test_contexts(500)
     test = Features.of(ne.ContextEncoder.fit(log.contexts), points)

@@ -10,7 +10,7 @@ from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters import VoterModels, Voters
 from nasheval.nuisance.voters_network import Shape, forward_one
 from nasheval.nuisance.voters_records import names_of, questions_of, tables_of
-from nasheval.nuisance.voters_train import Data, Schedule, Task, train
+from nasheval.nuisance.voters_train import Data, Recipe, Schedule, Task, train
 
 N, EACH, K = 300, 24, 4
 PAIRS = np.triu_indices(K, 1)
@@ -91,9 +91,8 @@ def test_held_out_loss_is_the_populations():
     x = Features.of(ne.ContextEncoder.fit(log.contexts), log.contexts).network.astype(np.float32)
     data = Data(x, tables_of(log, questions, name), questions, np.bincount(name) / len(name))
     fit, check = np.arange(40), np.arange(40, 60)
-    common = {"fit": fit, "check": check, "pooled": np.zeros(K), "tie": np.zeros(0), "voters": 3, "weight_decay": 0.1,
-              "relevance": np.ones(2)}  # fmt: skip
-    tasks = [Task(**common, seed=(i,), group=i, named=bool(i)) for i in range(2)]
+    common = {"fit": fit, "check": check, "pooled": np.zeros(K), "tie": np.zeros(0)}
+    tasks = [Task(**common, recipe=Recipe(3, 0.1, named=bool(i)), seed=(i,), group=i) for i in range(2)]
     shape = Shape(2, K, 3, (16,), 0)
     found = train(data, tasks, shape, Schedule(epochs=6, batch=4))
     assert "named" not in found.parameters

@@ -12,7 +12,7 @@ from nasheval.feedback.ballots import as_pairs
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters import Voters
-from nasheval.nuisance.voters_probes import bridge_probes, own_menus, probes_of
+from nasheval.nuisance.voters_probes import Probes, bridge_probes, probes_of, question_numbers
 from nasheval.nuisance.voters_records import Kind, questions_of
 
 SETTINGS = Voters(voters=2, hidden=(8,), epochs=3, weight_decay=0.3, members=1)
@@ -48,10 +48,15 @@ def fitted(log, settings=SETTINGS):
     return settings.fit(log, X, train, Effort()), X
 
 
+def own_menus(menus, models):
+    """Return the probes for the columns of a catalogue: its own menus."""
+    return Probes(menus, question_numbers(menus, list(models.questions)))
+
+
 def by_every_menu(log, models, X):
     """Return (n, pairs seen) mean answers over all menus of a pair, as often as each was asked per pair of it."""
     whole = log.ballots
-    answers = models.answers(X, 0, own_menus(whole.menus, list(models.questions))).astype(float)
+    answers = models.answers(X, 0, own_menus(whole.menus, models)).astype(float)
     columns = whole.menus.columns
     mass = np.bincount(whole.menus.of_record, whole.records.weights, len(whole.menus))
     size = whole.menus.sizes[columns.menu]
@@ -170,7 +175,7 @@ def test_of_winners_an_unseen_pair_is_asked_in_menus_made_up_for_it():
     np.testing.assert_allclose(np.asarray(probes.pooling.sum(axis=0)).ravel(), 1.0)
     row, column = probes.pooling.nonzero()
     np.testing.assert_array_equal(probes.menus.columns.pair[row], pairs[column])
-    whole = models.answers(X, 0, own_menus(probes.menus, list(models.questions))).astype(float)
+    whole = models.answers(X, 0, own_menus(probes.menus, models)).astype(float)
     found = models.answers(X, 0, probes)
     own = np.stack([whole[:, row[column == place]].mean(axis=1) for place in range(len(pairs))], axis=1)
     np.testing.assert_allclose(found, own, atol=1e-5)

@@ -11,8 +11,8 @@ import pytest
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.records import Records
-from nasheval.nuisance.marginal import Marginal
 from nasheval.nuisance.sklearn_models import Intercept
+from nasheval.nuisance.strata import Marginal
 from nasheval.payoff.aggregators import AsAsked, as_asked
 from nasheval.payoff.inference import group_payoff
 from nasheval.payoff.pseudo import pseudo_outcomes

@@ -18,7 +18,7 @@ from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import Entropy
 from nasheval.nuisance.propensity import KnownModels
 from nasheval.nuisance.sklearn_models import Intercept
-from nasheval.nuisance.tuning import TunedModels, TunedTrees
+from nasheval.nuisance.tuning import TunedTrees
 from nasheval.payoff.aggregators import Cubic, Weighted
 from nasheval.policy.learned import LearnedEquilibria
 
@@ -189,7 +189,7 @@ def test_searched_trees_and_intercepts_come_back(tmp_path, X):
     searched = fitted(paper_log(n=300), outcome=TunedTrees(TREES, how="trees"), second_stage="none")
     searched.save(tmp_path / "searched")
     again = load(tmp_path / "searched")
-    assert isinstance(again.stage1_.nuisances.outcome_models, TunedModels)
+    assert again.stage1_.nuisances.outcome_models.tuned
     assert answers(again, X) == answers(searched, X)
     plain = fitted(paper_log(), outcome=Intercept(), second_stage="corrected")
     plain.save(tmp_path / "plain")

@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from nasheval.errors import InputError
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Entropy
+from nasheval.nuisance.choice import BestPropensity
 from nasheval.nuisance.propensity import Known
+from nasheval.nuisance.strata import Strata
 from nasheval.nuisance.trees import TreeOutcome, TreePropensity
 from nasheval.nuisance.tuning import TunedTrees
 from nasheval.nuisance.voters import Voters
@@ -51,6 +53,14 @@ def test_plain_values_come_back_with_their_types(value):
 def test_settings_come_back(value):
     assert through(value) == value
     assert through({"it": [value]}) == {"it": [value]}
+
+
+def test_settings_that_are_gone_load_at_the_value_they_had():
+    old = {"is": "Strata", "most": 3, "spikes": encode(((0.1, 1.0), (0.1, 5.0), (0.01, 1.0)), "it")}
+    assert decode(old) == Strata()
+    assert decode({"is": "BestPropensity", "few_menus": 50}) == BestPropensity()
+    with pytest.raises(TypeError, match="most"):
+        decode({**old, "most": 4})
 
 
 def test_numbers_of_numpy_become_numbers():

@@ -1,20 +1,8 @@
 """Do propensities fit: how often menus and agents were asked in groups of contexts, against what was expected.
 
-With o_c and e_c what was asked at context c and its out-of-fold expectation, (M,) each, and A the cells that are
-compared (menus, those with small expectations as one cell; or agents), the statistics of a group g are
-
-    Q = sum over cells a of D_a^2 / V_a  and  the largest |D_a| / sqrt(V_a),   D = sum over c in g of A (o_c - e_c),
-
-with V_a the variance of D_a where the propensities are right: large where the group was asked differently. Q is
-compared with a gamma distribution of its mean and variance, tr(WS) and 2 tr((WS)^2) with S the covariance of D and
-W = diag(1 / V); the largest cell with Poisson counts. Two things change V from what single draws would have:
-
-* estimated propensities have learned from the group as well: with shares V is smaller by the factor 1 - (share of the
-  group), with models that know the group's column by more;
-* where a unit (`units`: a context, or a voter with several) has several records, V is scaled by how much more the sums
-  over units vary than their records would by themselves.
-
-The smaller of the two p-values is doubled, and multiplied by the number of groups and levels that were looked at.
+The cells of a group are menus, those with small expectations as one cell, or agents. With D_a what was asked of cell a
+less its out-of-fold expectation, and V_a its variance where propensities are right, the statistics are the sum of
+D_a^2 / V_a and the largest |D_a| / sqrt(V_a); docs/method.md says what they are compared with, and what V allows for.
 """
 
 from __future__ import annotations
@@ -126,7 +114,7 @@ def never_asked(log: Feedback) -> tuple[NeverAsked, ...]:
     if not len(rows):
         return ()
     of_row, weight, context = pair[log.menus.of_record[rows]], log.records.weights[rows], log.context_of[rows]
-    size, pairs = n_pairs(log.n_agents), []
+    (first, second), size, pairs = np.triu_indices(log.n_agents, 1), n_pairs(log.n_agents), []
     for groups in groupings(log):
         column, group, names = groups.column, groups.code, groups.names
         kept = group[context] >= 0
@@ -138,13 +126,11 @@ def never_asked(log: Feedback) -> tuple[NeverAsked, ...]:
         for g, name in enumerate(names):
             none = np.flatnonzero((count[g] == 0) & (expected[g] >= least))
             order = none[np.argsort(-expected[g, none], kind="stable")]
-            pairs += [_never(log, column, name, int(p), float(expected[g, p])) for p in order]
+            pairs += [
+                NeverAsked(column, name, log.agents[first[p]], log.agents[second[p]], float(expected[g, p]))
+                for p in order
+            ]
     return tuple(pairs)
-
-
-def _never(log: Feedback, column: str, group: str, pair: int, expected: float) -> NeverAsked:
-    j, k = (int(side[pair]) for side in np.triu_indices(log.n_agents, 1))
-    return NeverAsked(column, group, log.agents[j], log.agents[k], expected)
 
 
 # -- the check --------------------------------------------------------------------------------------------------------
@@ -153,22 +139,19 @@ def _never(log: Feedback, column: str, group: str, pair: int, expected: float) -
 def check_propensities(fit: NuisanceFit) -> PropensityCheck | None:
     """Compare how often menus and agents were asked with out-of-fold propensities; None where no column can tell."""
     cells: _Cells | None = None
-    tests: list[_Test] = []
+    tests: list[PropensityCheck] = []
     if not fit.log.n_records:
         return None
     for groups in groupings(fit.log):
-        cells = cells or _Cells.of(fit)
+        cells = cells or _Cells(fit)
         for g, name in enumerate(groups.names):
             rows = np.flatnonzero(groups.code[cells.context] == g)
-            tests += _Group.of(cells, rows, groups.column, name).tests()
+            tests += _Group(cells, rows, groups.column, name).tests()
     if not tests:
         return None
     worst = min(tests, key=lambda one: one.p_value)
-    by_group = min(1.0, worst.p_value * len(tests))
-    p_value, rival = _against_rival(fit, by_group)
-    what = tuple(fit.log.agents[a] for a in worst.what)
-    asked = (what, worst.observed, worst.expected)
-    return PropensityCheck(p_value, len(tests) + bool(rival), worst.column, worst.group, *asked, rival)
+    p_value, rival = _against_rival(fit, min(1.0, worst.p_value * len(tests)))
+    return replace(worst, p_value=p_value, n_tests=len(tests) + bool(rival), rival=rival)
 
 
 def _against_rival(fit: NuisanceFit, by_group: float) -> tuple[float, str]:
@@ -190,71 +173,40 @@ def _against_rival(fit: NuisanceFit, by_group: float) -> tuple[float, str]:
     return min(1.0, 2 * min(p_value, by_group)), better if p_value < by_group else ""
 
 
-@dataclass(frozen=True)
-class _Test:
-    """One group at one level."""
-
-    p_value: float
-    column: str
-    group: str
-    what: tuple[int, ...]
-    observed: float
-    expected: float
-
-
-@dataclass(frozen=True)
 class _Cells:
-    """What was asked and what was expected at some contexts; n of them.
+    """What was asked and what was expected at n contexts.
 
-    Args:
-        log: the log.
-        context: (n,) the contexts.
-        unit: (n,) the unit of each.
-        asked: (n, M) float32 weight of records of each menu; under inclusion 1 where it was included.
-        expected: (n, M) float32, its expectation.
-        scale: (n,) sum of squared weights over sum of weights: what an expectation is multiplied by to be a variance.
-        squares: (n, M) float32, sums of squared weights; None where that is the same as asked squared.
-        members: (M, K) one where an agent is in a menu.
-        known: whether propensities are known.
-        thin: one of so many contexts is looked at.
+    `asked` is (n, M) float32 weight of records of each menu, under inclusion 1 where it was included, and `expected`
+    its expectation; `scale` is (n,) sum of squared weights over sum of weights: what an expectation is multiplied by to
+    be a variance; `squares` are (n, M) sums of squared weights, None where that is the same as asked squared; one of
+    `thin` contexts is looked at.
     """
 
-    log: Feedback
-    context: Ints
-    unit: Ints
-    asked: Floats
-    expected: Floats
-    scale: Floats
-    squares: Floats | None
-    members: Floats
-    known: bool
-    thin: int
-
-    @staticmethod
-    def of(fit: NuisanceFit) -> _Cells:
+    def __init__(self, fit: NuisanceFit) -> None:
         log, n_menus = fit.log, len(fit.log.menus)
+        self.log, self.known, self.members = log, fit.is_known, menu_members(log)
         used = np.diff(log.context_offsets) > 0 if log.design == "draws" else np.ones(log.n_contexts, bool)
         context = np.flatnonzero(used)
-        thin = max(1, -(-len(context) * n_menus // _MOST_CELLS))
-        context = context[::thin]
+        self.thin = max(1, -(-len(context) * n_menus // _MOST_CELLS))
+        self.context = context = context[:: self.thin]
+        self.unit = log.units[context]
         row, menu, weight = records_at(log, context)
         shape = (len(context), n_menus)
-        cell = row * n_menus + menu
-        asked = np.bincount(cell, weight, shape[0] * shape[1]).reshape(shape).astype(np.float32)
-        members, expected = menu_members(log), np.empty(shape, np.float32)
+
+        def by_menu(values: Floats) -> Floats:
+            return np.bincount(row * n_menus + menu, values, shape[0] * shape[1]).reshape(shape).astype(np.float32)
+
+        self.asked, self.expected = by_menu(weight), np.empty(shape, np.float32)
+        self.scale, self.squares = np.ones(len(context)), None
         for rows, e in fit.out_of_fold(fit.propensity_models, n_menus, context, _CHUNK_CELLS):
-            expected[rows] = e
+            self.expected[rows] = e
         if log.design == "inclusion":
-            ones = np.ones(len(context))
-            asked = np.minimum(asked, 1.0)
-            return _Cells(log, context, log.units[context], asked, expected, ones, None, members, fit.is_known, thin)
+            self.asked = np.minimum(self.asked, 1.0)
+            return
         total, second = (np.bincount(row, each, len(context)) for each in (weight, weight**2))
-        squares = None
-        if len(row) > len(context):
-            squares = np.bincount(cell, weight**2, shape[0] * shape[1]).reshape(shape).astype(np.float32)
-        expected *= total[:, None].astype(np.float32)
-        scale = second / total
-        return _Cells(log, context, log.units[context], asked, expected, scale, squares, members, fit.is_known, thin)
+        self.squares = by_menu(weight**2) if len(row) > len(context) else None
+        self.expected *= total[:, None].astype(np.float32)
+        self.scale = second / total
 
     @cached_property
     def total(self) -> float:
@@ -275,43 +227,27 @@ def records_at(log: Feedback, context: Ints) -> tuple[Ints, Ints, Floats]:
     return row, log.menus.of_record[records].astype(np.int64), log.records.weights[records]
 
 
-@dataclass(frozen=True)
 class _Group:
-    """What was asked and expected at n contexts of a group, all menus together (M,) and by context (n, M).
+    """What was asked and expected at the contexts `rows` of a group, all menus together: `observed` and `mean`, (M,).
 
-    Args:
-        cells: of all contexts.
-        rows: (n,) those of the group.
-        column, name: of the group.
-        observed, mean: (M,) asked and expected.
-        variance: (M,) of what is asked of each menu; under draws less the outer product over its sum is the covariance.
-        least: the variance from which a menu is a cell of its own.
-        learned: what is left of a variance because the propensities have learned from the group; 1 for known ones.
+    `variance` is (M,), of what is asked of each menu; under draws the covariance is less by the outer product over its
+    sum. `least` is the variance from which a menu is a cell of its own, `learned` what is left of a variance because
+    the propensities have learned from the group; 1 for known ones.
     """
 
-    cells: _Cells
-    rows: Ints
-    column: str
-    name: str
-    observed: Floats
-    mean: Floats
-    variance: Floats
-    least: float
-    learned: float
-
-    @staticmethod
-    def of(cells: _Cells, rows: Ints, column: str, name: str) -> _Group:
+    def __init__(self, cells: _Cells, rows: Ints, column: str, name: str) -> None:
+        self.cells, self.rows, self.column, self.name = cells, rows, column, name
         asked, expected = cells.asked[rows], cells.expected[rows]
         if cells.log.design == "inclusion":
-            variance = (expected * (1 - expected)).sum(axis=0, dtype=np.float64)
+            self.variance = (expected * (1 - expected)).sum(axis=0, dtype=np.float64)
         else:
-            variance = cells.scale[rows] @ expected
-        observed, mean = (each.sum(axis=0, dtype=np.float64) for each in (asked, expected))
-        least = _LEAST * float(cells.scale[rows].mean()) ** 2 if len(rows) else _LEAST  # ten records of usual weight
-        learned = 1.0 if cells.known else max(0.1, 1 - float(mean.sum()) / max(cells.total, 1e-300))
-        return _Group(cells, rows, column, name, observed, mean, variance, least, learned)
+            self.variance = cells.scale[rows] @ expected
+        self.observed, self.mean = (each.sum(axis=0, dtype=np.float64) for each in (asked, expected))
+        usual = float(cells.scale[rows].mean()) if len(rows) else 1.0
+        self.least = _LEAST * usual**2  # ten records of usual weight
+        self.learned = 1.0 if cells.known else max(0.1, 1 - float(self.mean.sum()) / max(cells.total, 1e-300))
 
-    def tests(self) -> Iterator[_Test]:
+    def tests(self) -> Iterator[PropensityCheck]:
         """Yield the tests by menu and by agent, where enough is expected."""
         alone = self.variance >= self.least
         number = np.where(alone, np.cumsum(alone) - 1, alone.sum())
@@ -324,7 +260,7 @@ class _Group:
             if test is not None:
                 yield test
 
-    def _test(self, level: Any, names: list[tuple[int, ...]]) -> _Test | None:
+    def _test(self, level: Any, names: list[tuple[int, ...]]) -> PropensityCheck | None:
         """Return one test; level is (M, L) sparse, which menus make up a cell, names the agents of its first cells."""
         spread = level.T @ self.variance
         kept = np.flatnonzero(spread >= self.least)
@@ -341,8 +277,9 @@ class _Group:
         p_value = 2 * min(by_q, 1 - (1 - float(by_cell.min())) ** len(by_cell))
         by_cell[kept >= len(names)] = 2.0
         worst = int(by_cell.argmin())
-        what = names[min(int(kept[worst]), len(names) - 1)]
-        return _Test(p_value, self.column, self.name, what, float(observed[worst]), float(expected[worst]))
+        what = tuple(self.cells.log.agents[agent] for agent in names[min(int(kept[worst]), len(names) - 1)])
+        asked = (float(observed[worst]), float(expected[worst]))
+        return PropensityCheck(p_value, 1, self.column, self.name, what, *asked)
 
     def _moments(self, level: Any, inverse: Floats) -> tuple[float, float]:
         """Return mean and variance of Q; for counts the latter has sum of 1 / V_a, in records, beside 2 tr((WS)^2)."""
@@ -368,25 +305,20 @@ class _Group:
         together = float((np.add.reduceat(((asked - expected) @ level)[order], starts, axis=0) ** 2 @ inverse).sum())
         if self.cells.log.design == "inclusion":
             alone = float((((asked - expected) ** 2 @ level) @ inverse).sum())
-        else:
-            alone = self._records_alone(level, inverse)
+        else:  # sum over records of w^2 |A (1{menu} - e)|^2
+            squares = asked**2 if self.cells.squares is None else self.cells.squares[self.rows]
+            e = (expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-30)) @ level
+            drawn = squares @ level
+            single = (drawn @ inverse).sum() - 2 * ((drawn * e) @ inverse).sum()
+            alone = float(single + squares.sum(axis=1, dtype=np.float64) @ (e**2 @ inverse))
         return max(1.0, together / max(alone, 1e-300))
-
-    def _records_alone(self, level: Any, inverse: Floats) -> float:
-        """Return the sum over records of w^2 |A (1{menu} - e)|^2."""
-        squares = self.cells.asked[self.rows] ** 2 if self.cells.squares is None else self.cells.squares[self.rows]
-        expected = self.cells.expected[self.rows]
-        e = (expected / np.maximum(expected.sum(axis=1, keepdims=True), 1e-30)) @ level
-        drawn = squares @ level
-        single = (drawn @ inverse).sum() - 2 * ((drawn * e) @ inverse).sum()
-        return float(single + squares.sum(axis=1, dtype=np.float64) @ (e**2 @ inverse))
 
 
 def _cell_p_values(observed: Floats, expected: Floats, scale: Floats) -> Floats:
     """Return (L,) two-sided p-values of counts that vary `scale` times as much as Poisson ones."""
     o, e = observed / scale, expected / scale
     above = np.where(o > 0, gammainc(np.maximum(o, 1e-300), e), 1.0)
-    return np.asarray(np.minimum(2 * np.minimum(above, gammaincc(o + 1, e)), 1.0))
+    return np.minimum(2 * np.minimum(above, gammaincc(o + 1, e)), 1.0)
 
 
 def _joined(names: tuple[str, ...]) -> str:

@@ -9,9 +9,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.feedback.log import Feedback
-from nasheval.nuisance.agent_softmax import AgentSoftmax
 from nasheval.nuisance.crossfit import NuisanceFit
-from nasheval.nuisance.cuts import Cut, cuts, hinges
 from nasheval.nuisance.learners import (
     Effort,
     Features,
@@ -22,14 +20,14 @@ from nasheval.nuisance.learners import (
     require_draws,
     sampled,
 )
-from nasheval.nuisance.marginal import Marginal
-from nasheval.nuisance.multinomial import Multinomial
-from nasheval.nuisance.strata import Strata, StrataModels
+from nasheval.nuisance.softmax import AgentSoftmax, Multinomial
+from nasheval.nuisance.strata import Marginal, Strata
 from nasheval.nuisance.trees import TreePropensity
 
 SHARES = "shares"
 _IN_USE = "in use"
-_MOST_MENUS = 20_000  # for a softmax
+_MOST_MENUS = 20_000  # for a softmax over agents
+_FEW_MENUS = 50  # for a softmax over menus, and for trees
 _MENU_CELLS = 1 << 19  # records x menus that slopes per menu are fitted on; more contexts than that are sampled
 _TREE_CELLS = 1 << 17  # the same of trees
 _FEWEST = 50  # contexts of a training set for them
@@ -38,7 +36,6 @@ _SCORED_CELLS = 1 << 25  # records x menus on which candidates are compared; mor
 _CHUNK_CELLS = 1 << 21
 _FOLDS = 5  # where the training sets leave no record out
 _SMALLEST = 1e-12
-_KNOT_BINS = (8,)
 
 
 @dataclass(frozen=True)
@@ -49,12 +46,7 @@ class BestPropensity:
     of either (`AgentSoftmax`), and where menus are few slopes per menu (`Multinomial`) and LightGBM
     (`TreePropensity`). The model of each training set is scored at the records outside it, by weight; shares are kept
     unless another wins more than one standard error.
-
-    Args:
-        few_menus: the most menus for which the last two are tried.
     """
-
-    few_menus: int = 50
 
     def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ChosenModels:
         """Fit all candidates and keep the best; see `Learner.fit`."""
@@ -62,68 +54,15 @@ class BestPropensity:
 
         require_draws(log)
         with threadpool_limits(1, "blas"):  # for matrices this small, threads cost more than they bring
-            return self._best(log, X, train, effort)
-
-    def _best(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ChosenModels:
-        masks = train if _leave_out(log, train) else _inner(log, train, effort.seed)
-        candidates = dict(self._candidates(log, X, masks, effort))
-        losses = _losses(log, X, masks, candidates, effort.seed)
-        best = losses.best()
-        gain, error = losses.gain(best)
-        models = candidates[best]
-        if masks is not train:
-            models = dict(self._candidates(log, X, train, effort.share(0.0))).get(best, models)
-        return ChosenModels(models, Choice(best, losses.mean, gain, error))
-
-    def _candidates(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> Iterator[tuple[str, FoldModels]]:
-        quiet = effort.share(0.0)
-        shares = Marginal().fit(log, X, train, quiet)
-        yield SHARES, shares
-        effort.advance(0.1)
-        strata = Strata().fit(log, X, train, quiet)
-        by = f"shares by {' and '.join(strata.columns)}" if strata.columns else ""
-        if by:
-            yield by, strata
-        effort.advance(0.2)
-        if len(log.menus) <= _MOST_MENUS:
-            plain = StrataModels(((),) * len(train), tuple(share[None].astype(np.float32) for share in shares.shares))
-            softmax = AgentSoftmax(plain).fit(log, X, train, quiet)
-            if softmax.penalty is not None:
-                yield "softmax over agents", softmax
-            if by and softmax.penalty is not None:
-                both = AgentSoftmax(strata, penalties=(softmax.penalty,)).fit(log, X, train, quiet)
-                if both.penalty is not None:
-                    yield f"softmax over agents on {by}", both
-        effort.advance(0.5)
-        if 2 <= len(log.menus) <= self.few_menus and train.sum(axis=1).min() >= _FEWEST:
-            numbers = tuple(cut for cut in cuts(log, X, _KNOT_BINS, categories=False) if not cut.exact)
-            slopes = Multinomial().fit(log, _curved(X, numbers), _thinned(log, train, _MENU_CELLS, effort.seed), quiet)
-            yield "softmax over menus", CurvedModels(slopes, numbers)
-            trees = TreePropensity(_TREES)
-            yield "trees", trees.fit(log, X, _thinned(log, train, _TREE_CELLS, effort.seed), quiet)
-        effort.advance(0.2)
-
-
-@dataclass(frozen=True)
-class CurvedModels:
-    """Models of contexts to which curves in their numbers were added.
-
-    Args:
-        models: the models.
-        numbers: the columns of numbers.
-    """
-
-    models: FoldModels
-    numbers: tuple[Cut, ...]
-
-    def predict(self, X: Features, fold: int) -> Floats:
-        """Return (n, M) propensities; see `FoldModels.predict`."""
-        return self.models.predict(_curved(X, self.numbers), fold)
-
-
-def _curved(X: Features, numbers: tuple[Cut, ...]) -> Features:
-    """Return contexts with hinges of their numbers in the network form."""
-    return replace(X, network=np.hstack([X.network, hinges(numbers, X)]))
+            leaves_out = (~train[:, log.context_of]).any()
+            masks = train if leaves_out else _inner(log, train[0], effort.seed)
+            candidates = dict(_candidates(log, X, masks, effort))
+            losses = _losses(log, X, masks, candidates, effort.seed)
+            best = losses.best()
+            models = candidates[best]
+            if not leaves_out:
+                models = dict(_candidates(log, X, train, effort.share(0.0))).get(best, models)
+            return ChosenModels(models, Choice(best, losses.mean, *losses.gain(best)))
 
 
 @dataclass(frozen=True)
@@ -171,6 +110,34 @@ class ChosenModels:
         return cells_of(self.models, X, fold, rows, columns)
 
 
+def _candidates(log: Feedback, X: Features, train: Bools, effort: Effort) -> Iterator[tuple[str, FoldModels]]:
+    quiet = effort.share(0.0)
+    shares = Marginal().fit(log, X, train, quiet)
+    yield SHARES, shares
+    effort.advance(0.1)
+    strata = Strata().fit(log, X, train, quiet)
+    by = f"shares by {' and '.join(strata.columns)}" if strata.columns else ""
+    if by:
+        yield by, strata
+    effort.advance(0.2)
+    if len(log.menus) <= _MOST_MENUS:
+        plain = replace(shares, shares=tuple(share.astype(np.float32) for share in shares.shares))
+        softmax = AgentSoftmax(plain).fit(log, X, train, quiet)
+        if softmax.penalty is not None:
+            yield "softmax over agents", softmax
+        if by and softmax.penalty is not None:
+            both = AgentSoftmax(strata, penalties=(softmax.penalty,)).fit(log, X, train, quiet)
+            if both.penalty is not None:
+                yield f"softmax over agents on {by}", both
+    effort.advance(0.5)
+    if 2 <= len(log.menus) <= _FEW_MENUS and train.sum(axis=1).min() >= _FEWEST:
+        slopes = Multinomial(curved=True)
+        yield "softmax over menus", slopes.fit(log, X, _thinned(log, train, _MENU_CELLS, effort.seed), quiet)
+        trees = TreePropensity(_TREES)
+        yield "trees", trees.fit(log, X, _thinned(log, train, _TREE_CELLS, effort.seed), quiet)
+    effort.advance(0.2)
+
+
 def best_rival(fit: NuisanceFit) -> tuple[str, float, float] | None:
     """Return the candidate that foretells menus best, by how much it beats the propensities of a fit, and the error.
 
@@ -181,7 +148,7 @@ def best_rival(fit: NuisanceFit) -> tuple[str, float, float] | None:
     if not comparable or fit.is_known or isinstance(models, ChosenModels | RecordModels):
         return None
     train = np.arange(fit.n_folds)[:, None] != fit.fold[None, :]
-    candidates: dict[str, FoldModels] = dict(BestPropensity()._candidates(log, fit.X, train, Effort()))
+    candidates: dict[str, FoldModels] = dict(_candidates(log, fit.X, train, Effort()))
     losses = _losses(log, fit.X, train, {**candidates, _IN_USE: models}, 0)
     best = min(candidates, key=lambda name: losses.mean[name])
     return best, *losses.gain(best, over=_IN_USE)
@@ -192,12 +159,7 @@ def best_rival(fit: NuisanceFit) -> tuple[str, float, float] | None:
 
 @dataclass(frozen=True)
 class _Losses:
-    """Log losses of candidates at the same records.
-
-    Args:
-        record: (N,) losses of each candidate.
-        weight, unit: (N,) of each record.
-    """
+    """Log losses of candidates at the same records: (N,) of each candidate, with weights and units."""
 
     record: dict[str, Floats]
     weight: Floats
@@ -240,15 +202,11 @@ def _losses(log: Feedback, X: Features, train: Bools, candidates: dict[str, Fold
     return _Losses(joined, log.records.weights[rows], log.units[log.context_of[rows]])
 
 
-def _leave_out(log: Feedback, train: Bools) -> bool:
-    return bool((~train[:, log.context_of]).any())
-
-
-def _inner(log: Feedback, train: Bools, seed: int) -> Bools:
-    """Return (5, n_contexts) training sets inside the first one, for training sets that leave no record out."""
+def _inner(log: Feedback, seen: Bools, seed: int) -> Bools:
+    """Return (5, n_contexts) training sets inside one that leaves no record out."""
     unit = np.unique(log.units, return_inverse=True)[1]
     fold = np.random.default_rng(seed).permutation(int(unit.max(initial=0)) + 1)[unit] % _FOLDS
-    return np.asarray((np.arange(_FOLDS)[:, None] != fold) & train[0])
+    return (np.arange(_FOLDS)[:, None] != fold) & seen
 
 
 def _thinned(log: Feedback, train: Bools, cells: int, seed: int) -> Bools:

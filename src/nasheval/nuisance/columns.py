@@ -1,14 +1,14 @@
 """One model per fold and column: what each is fitted on, and how they predict together.
 
-A column is a pair of a menu for outcome models, and a menu for propensities. What kind of model it is (LightGBM, any
-scikit-learn estimator) is up to a subclass of `ColumnModels`; where there is too little to fit, it is just a number.
+A column is a pair of a menu for outcome models, and a menu for propensities. Its model is a LightGBM booster or any
+scikit-learn estimator; where there is too little to fit, it is just a number.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -20,6 +20,23 @@ _SMALL = 1 << 15  # predictions that are made before threads have started
 
 
 @dataclass(frozen=True)
+class Tuned:
+    """What a search of hyperparameters found.
+
+    Args:
+        params: the best setting with its number of trees, for `TreeOutcome`, `TreePropensity` or a payoff regressor.
+        loss: its cross-validated loss, squared error or log loss, mean over the problems.
+        settings: number of settings that were looked at, the number of trees aside.
+        fits: number of models that were fitted for it.
+    """
+
+    params: dict[str, float]
+    loss: float
+    settings: int
+    fits: int
+
+
+@dataclass(frozen=True)
 class ColumnModels:
     """One model per fold and column; some are just a number.
 
@@ -27,39 +44,71 @@ class ColumnModels:
         models: models[fold][column].
         low, high: predictions are clipped to this range.
         n_jobs: threads that predict.
+        form: "trees": boosters, on that form of the contexts. "network": scikit-learn estimators, on that one.
+        tuned: the settings that were found for each fold, where they were searched.
     """
 
     models: tuple[tuple[Any, ...], ...]
     low: float
     high: float
     n_jobs: int = 1
+    form: Literal["trees", "network"] = "trees"
+    tuned: tuple[Tuned, ...] = ()
 
     def predict(self, X: Features, fold: int) -> Floats:
         """Return (n, columns) predictions of the models of a fold."""
-        models, table = self.models[fold], self._table(X)
+        models, table = self.models[fold], np.ascontiguousarray(getattr(X, self.form))
         values = np.empty((len(X), len(models)))
 
         def fill(column: int) -> None:
-            values[:, column] = self._predicted(models[column], table)
+            values[:, column] = _predicted(models[column], table)
 
         run_all(fill, range(len(models)), len(models), Effort(n_jobs=1 if values.size < _SMALL else self.n_jobs))
         return np.clip(values, self.low, self.high, out=values)
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
         """Return (cells,) predictions at rows[i] of X and column columns[i] only."""
-        values, table = np.empty(len(columns)), self._table(X)
+        values, table = np.empty(len(columns)), getattr(X, self.form)
         for column, chosen in enumerate(grouped(columns, len(self.models[fold]))):
             if len(chosen):
-                values[chosen] = self._predicted(self.models[fold][column], table[rows[chosen]])
+                values[chosen] = _predicted(self.models[fold][column], table[rows[chosen]])
         return np.clip(values, self.low, self.high, out=values)
 
-    def _table(self, X: Features) -> Floats:
-        """Return (n, q) the form of contexts that the models take."""
-        raise NotImplementedError
 
-    def _predicted(self, model: Any, table: Floats) -> Floats:
-        """Return (n,) predictions of one model."""
-        raise NotImplementedError
+def _predicted(model: Any, table: Floats) -> Floats:
+    """Return (n,) predictions of one model."""
+    if isinstance(model, float) or not len(table):
+        return np.full(len(table), model if isinstance(model, float) else 0.0)
+    if hasattr(model, "predict_proba"):
+        return np.asarray(model.predict_proba(table)[:, 1])
+    if hasattr(model, "num_trees"):  # a booster
+        return np.asarray(model.predict(np.ascontiguousarray(table), num_threads=1))
+    return np.asarray(model.predict(table), np.float64)
+
+
+@dataclass(frozen=True)
+class MenuModels:
+    """Classifiers over all M menus, one per fold.
+
+    Args:
+        models: boosters, scikit-learn classifiers, or (M,) shares where there was nothing to fit.
+        n_menus: M.
+    """
+
+    models: tuple[Any, ...]
+    n_menus: int
+
+    def predict(self, X: Features, fold: int) -> Floats:
+        """Return (n, M) probabilities, rows sum to one; a menu that a classifier never saw has probability zero."""
+        model = self.models[fold]
+        if hasattr(model, "num_trees"):  # a booster
+            return np.asarray(model.predict(np.ascontiguousarray(X.trees), num_threads=1))
+        e = np.zeros((len(X), self.n_menus))
+        if isinstance(model, np.ndarray):
+            e[:] = model
+        elif len(X):
+            e[:, model.classes_] = model.predict_proba(X.network)
+        return e
 
 
 @dataclass(frozen=True)
@@ -85,11 +134,7 @@ def fit_columns(
     fit: Callable[[Task], Any], tasks: Iterable[Task], folds: int, columns: int, effort: Effort
 ) -> tuple[tuple[Any, ...], ...]:
     """Return models[fold][column], `effort.n_jobs` fitted at a time; tasks come fold by fold and column by column."""
-
-    def fit_one(task: Task) -> Any:
-        return fit(task) if task.constant is None else task.constant
-
-    models = run_all(fit_one, tasks, folds * columns, effort)
+    models = run_all(lambda t: fit(t) if t.constant is None else t.constant, tasks, folds * columns, effort)
     return tuple(tuple(models[fold * columns : (fold + 1) * columns]) for fold in range(folds))
 
 

@@ -13,7 +13,7 @@ from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner, RecordModels
-from nasheval.nuisance.marginal import raw_shares
+from nasheval.nuisance.strata import raw_shares
 
 FLOOR = 0.05  # of the share of a menu, below which estimated propensities are raised
 _CELLS = 1 << 23  # predictions held at a time
@@ -169,13 +169,7 @@ class NuisanceFit:
 
 
 def crossfit(
-    log: Feedback,
-    X: Features,
-    *,
-    outcome: Learner,
-    propensity: Learner,
-    fold: Ints,
-    effort: Effort | None = None,
+    log: Feedback, X: Features, *, outcome: Learner, propensity: Learner, fold: Ints, effort: Effort | None = None
 ) -> NuisanceFit:
     """Fit both nuisances on all folds but one, for each fold in turn.
 

@@ -70,13 +70,10 @@ def cuts(log: Feedback, X: Features, bins: tuple[int, ...], *, categories: bool 
         bins: numbers of quantile bins for numbers of more than 20 values.
         categories: whether to cut categories, too.
     """
-    columns = [c for c in range(X.trees.shape[1]) if not _is_text(log, X, c) and (categories or c not in X.categorical)]
+    text = {c for c, name in enumerate(X.names) if log.text is not None and name.startswith("text_")}
+    columns = [c for c in range(X.trees.shape[1]) if c not in text and (categories or c not in X.categorical)]
     used = np.diff(log.context_offsets) > 0
     return tuple(cut for c in columns[:_MOST_COLUMNS] for cut in _of_column(X, c, bins, used))
-
-
-def _is_text(log: Feedback, X: Features, column: int) -> bool:
-    return log.text is not None and bool(X.names) and X.names[column].startswith("text_")
 
 
 def _of_column(X: Features, column: int, bins: tuple[int, ...], used: Bools) -> Iterator[Cut]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,6 @@ from nasheval.nuisance.balance import NeverAsked, PropensityCheck, check_propens
 from nasheval.nuisance.choice import Choice
 from nasheval.nuisance.crossfit import FLOOR, NuisanceFit
 from nasheval.nuisance.learners import RecordModels
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-    from rich.table import Table
 
 _BINS = 10
 _FINE = 4096  # cells of the histogram of propensities, evenly spaced in their logarithm
@@ -123,6 +119,10 @@ class NuisanceDiagnostics:
             effective=effective,
         )
 
+    def pair_name(self, pair: int) -> str:
+        """Return the names of a pair's agents, given its number."""
+        return " and ".join(self.agents[side[pair]] for side in np.triu_indices(len(self.agents), 1))
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data that JSON can hold; what is not a number becomes None."""
         plain: dict[str, Any] = _plain(asdict(self))
@@ -144,32 +144,6 @@ class NuisanceDiagnostics:
             f"{raised if self.floor else 'known, none raised'}"
         )
         return lines if self.choice is None else [*lines, f"Propensity model: {self.choice}"]
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the scores, the calibration tables, the thinnest pairs and the warnings."""
-        from rich.text import Text
-
-        outcome, *propensities = self.lines()
-        yield Text(outcome)
-        yield _calibration_table("Verdicts by predicted verdict", self.outcome)
-        yield from map(Text, propensities)
-        if self.check is not None and not self.check.is_off:
-            yield Text(f"{self.check}; {self.check.n_tests} tests together")
-        if self.propensity is not None:
-            yield _calibration_table("Menus asked, by predicted propensity", self.propensity)
-        yield _pair_table(self)
-        for warning in self.warnings():
-            yield Text.assemble(("!", "yellow"), " ", warning)  # an agent may be called "[bold]" or ":cat:"
-
-    def __str__(self) -> str:
-        from io import StringIO
-
-        from rich.console import Console
-
-        console = Console(file=StringIO(), width=110, color_system=None)
-        with console.capture() as captured:
-            console.print(self)
-        return captured.get()
 
 
 # -- measuring --------------------------------------------------------------------------------------------------------
@@ -282,66 +256,22 @@ def _propensity_warnings(measured: NuisanceDiagnostics) -> Iterator[str]:
     if measured.check is not None and measured.check.is_off:
         yield f"{measured.check}. Means are debiased only as far as the outcome model is right there."
     if measured.never_asked:
-        yield _never_asked(measured.never_asked)
-    yield from _thin_pairs(measured)
-
-
-def _never_asked(pairs: tuple[NeverAsked, ...]) -> str:
-    """Name the first few pairs that were never asked in a group."""
-    named = "; ".join(
-        f"{one.first} and {one.second} where {one.column} is {one.group} ({one.expected:,.0f} expected)"
-        for one in pairs[:_NAMED]
-    )
-    more = f"; and {len(pairs) - _NAMED:,} more" if len(pairs) > _NAMED else ""
-    return (
-        f"Never asked, though often elsewhere: {named}{more}. What is said of them there is the outcome model's guess."
-    )
-
-
-def _thin_pairs(measured: NuisanceDiagnostics) -> Iterator[str]:
+        named = "; ".join(
+            f"{one.first} and {one.second} where {one.column} is {one.group} ({one.expected:,.0f} expected)"
+            for one in measured.never_asked[:_NAMED]
+        )
+        others = len(measured.never_asked) - _NAMED
+        yield (
+            f"Never asked, though often elsewhere: {named}{f'; and {others:,} more' if others > 0 else ''}. "
+            "What is said of them there is the outcome model's guess."
+        )
     thin = (measured.votes > 0) & (measured.effective < _THIN)
     if thin.any():
         worst = int(np.flatnonzero(thin)[measured.effective[thin].argmin()])
-        votes, effective = int(measured.votes[worst]), measured.effective[worst]
         yield (
-            f"{int(thin.sum()):,} pairs have fewer than {_THIN} effective votes; fewest: {_pair_name(measured, worst)}"
-            f", whose {votes:,} votes count as {effective:.1f}."
+            f"{int(thin.sum()):,} pairs have fewer than {_THIN} effective votes; fewest: {measured.pair_name(worst)}, "
+            f"whose {measured.votes[worst]:,} votes count as {measured.effective[worst]:.1f}."
         )
-
-
-def _pair_name(measured: NuisanceDiagnostics, pair: int) -> str:
-    j, k = (int(side[pair]) for side in np.triu_indices(len(measured.agents), 1))
-    return f"{measured.agents[j]} and {measured.agents[k]}"
-
-
-def _calibration_table(title: str, calibration: Calibration) -> Table:
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left")
-    for name in ("predicted", "observed", "± s.e.", "count"):
-        table.add_column(name, justify="right")
-    for predicted, observed, error, count in zip(
-        calibration.predicted, calibration.observed, calibration.error, calibration.count, strict=True
-    ):
-        table.add_row(f"{predicted:.3f}", f"{observed:.3f}", f"{error:.3f}", f"{count:,}")
-    return table
-
-
-def _pair_table(measured: NuisanceDiagnostics, most: int = 10) -> Table:
-    from rich.table import Table
-    from rich.text import Text
-
-    order = np.argsort(measured.effective, kind="stable")[:most]
-    many = len(measured.votes) > most
-    title = f"The {most} pairs with fewest effective votes" if many else "Effective votes of each pair"
-    table = Table(title=title, title_justify="left")
-    table.add_column("pair", overflow="fold")
-    table.add_column("votes", justify="right")
-    table.add_column("effective", justify="right")
-    for pair in order:
-        name = Text(_pair_name(measured, int(pair)))
-        table.add_row(name, f"{int(measured.votes[pair]):,}", f"{measured.effective[pair]:,.1f}")
-    return table
 
 
 def _plain(value: Any) -> Any:

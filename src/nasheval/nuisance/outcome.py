@@ -8,8 +8,7 @@ from nasheval.errors import InputError
 from nasheval.nuisance.learners import Learner
 from nasheval.nuisance.sklearn_models import PerPair
 from nasheval.nuisance.stack import Stack
-from nasheval.nuisance.stopping import StoppedTrees
-from nasheval.nuisance.trees import TreeOutcome
+from nasheval.nuisance.trees import StoppedTrees, TreeOutcome
 from nasheval.nuisance.tuning import Search, TunedTrees
 from nasheval.nuisance.voters import Voters
 

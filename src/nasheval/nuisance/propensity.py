@@ -20,9 +20,9 @@ from nasheval.feedback.log import Feedback
 from nasheval.nuisance.balance import PropensityCheck
 from nasheval.nuisance.choice import BestPropensity, Choice
 from nasheval.nuisance.learners import Effort, Features, FoldModels, Learner, require_draws
-from nasheval.nuisance.marginal import Marginal
-from nasheval.nuisance.multinomial import Multinomial
 from nasheval.nuisance.sklearn_models import SklearnPropensity
+from nasheval.nuisance.softmax import Multinomial
+from nasheval.nuisance.strata import Marginal
 from nasheval.nuisance.trees import TreePropensity
 from nasheval.nuisance.tuning import Search, TunedTrees
 
@@ -59,28 +59,20 @@ def choose_propensity(choice: Any, log: Feedback, *, tune: Search | None = None)
 
 
 def _named(name: str, log: Feedback) -> Learner:
-    if name == "auto":
-        return _automatic(log)
-    if name == "known":
+    if name == "known" or (name == "auto" and log.records.propensity is not None):
         return Known().checked(log)
+    if name == "marginal" or (name == "auto" and not log.contexts.num_columns):
+        return Marginal()
+    if name == "auto" and log.design == "draws":
+        return BestPropensity()
+    if name == "auto":
+        return TunedTrees(TreePropensity(), how="trees", columns=5, per_fold=False)
     if name == "lightgbm":
         return TreePropensity()
-    if name == "marginal":
-        return Marginal()
     if name == "multinomial":
         require_draws(log)
         return Multinomial()
     raise InputError(f"propensity is {name!r}; accepted are {_ACCEPTED}.")
-
-
-def _automatic(log: Feedback) -> Learner:
-    if log.records.propensity is not None:
-        return Known()
-    if not log.contexts.num_columns:
-        return Marginal()
-    if log.design == "inclusion":
-        return TunedTrees(TreePropensity(), how="trees", columns=5, per_fold=False)
-    return BestPropensity()
 
 
 # -- known ------------------------------------------------------------------------------------------------------------

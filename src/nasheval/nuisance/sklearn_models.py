@@ -12,6 +12,7 @@ from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.columns import (
     ColumnModels,
+    MenuModels,
     Task,
     fit_columns,
     inclusion_tasks,
@@ -21,21 +22,6 @@ from nasheval.nuisance.columns import (
 from nasheval.nuisance.learners import Effort, Features, records_of, run_all
 
 Estimator = Any  # a scikit-learn estimator; the package is imported only where one is cloned
-
-
-@dataclass(frozen=True)
-class EstimatorModels(ColumnModels):
-    """Fitted estimators on the contexts' network form, one per fold and column; some are just a number."""
-
-    def _table(self, X: Features) -> Floats:
-        return X.network
-
-    def _predicted(self, model: Estimator, table: Floats) -> Floats:
-        if isinstance(model, float) or not len(table):
-            return np.full(len(table), model if isinstance(model, float) else 0.0)
-        if hasattr(model, "predict_proba"):
-            return np.asarray(model.predict_proba(table)[:, 1])
-        return np.asarray(model.predict(table), np.float64)
 
 
 @dataclass(frozen=True)
@@ -50,7 +36,7 @@ class PerPair:
     regressor: Estimator
     least: int = 10
 
-    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> EstimatorModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ColumnModels:
         """Fit one clone for each fold and column; see `Learner.fit`."""
         tasks = outcome_tasks(log, train, self.least if X.network.shape[1] else np.inf)
         return _fit_columns(self.regressor, X, train, tasks, len(log.menus.columns), effort, -1.0)
@@ -66,11 +52,11 @@ class Intercept:
 
     prior: float = 10.0
 
-    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> EstimatorModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ColumnModels:
         """Average on each training set; see `Learner.fit`."""
         means = [shrunken_means(log, seen, self.prior) for seen in train]
         effort.advance(1.0)
-        return EstimatorModels(tuple(tuple(row.tolist()) for row in means), -1.0, 1.0)
+        return ColumnModels(tuple(tuple(row.tolist()) for row in means), -1.0, 1.0)
 
 
 @dataclass(frozen=True)
@@ -86,7 +72,7 @@ class SklearnPropensity:
 
     classifier: Estimator
 
-    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> EstimatorModels | MenuModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ColumnModels | MenuModels:
         """Fit the clones; see `Learner.fit`."""
         if log.design == "draws":
             models = run_all(lambda seen: self._over_menus(log, X, seen, effort), train, len(train), effort)
@@ -103,38 +89,15 @@ class SklearnPropensity:
         return fitted(self.classifier, x, label, weight if weighed else None, effort.seed)
 
 
-@dataclass(frozen=True)
-class MenuModels:
-    """Classifiers over all menus, one per fold.
-
-    Args:
-        models: fitted classifiers, or (M,) shares where there was nothing to fit.
-        n_menus: M.
-    """
-
-    models: tuple[Estimator, ...]
-    n_menus: int
-
-    def predict(self, X: Features, fold: int) -> Floats:
-        """Return (n, M) probabilities, rows sum to one; a menu that the fold never saw has probability zero."""
-        model = self.models[fold]
-        e = np.zeros((len(X), self.n_menus))
-        if isinstance(model, np.ndarray):
-            e[:] = model
-        elif len(X):
-            e[:, model.classes_] = model.predict_proba(X.network)
-        return e
-
-
 def _fit_columns(
     estimator: Estimator, X: Features, train: Bools, tasks: Iterator[Task], columns: int, effort: Effort, low: float
-) -> EstimatorModels:
+) -> ColumnModels:
     contexts = [np.flatnonzero(seen) for seen in train]
 
     def fit(task: Task) -> Estimator:
         return fitted(estimator, X.network[contexts[task.fold][task.rows]], task.label, task.weight, effort.seed)
 
-    return EstimatorModels(fit_columns(fit, tasks, len(train), columns, effort), low, 1.0)
+    return ColumnModels(fit_columns(fit, tasks, len(train), columns, effort), low, 1.0, form="network")
 
 
 def fitted(estimator: Estimator, x: Floats, label: Floats | Ints, weight: Floats | None, seed: int) -> Estimator:

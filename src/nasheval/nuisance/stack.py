@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -62,22 +62,15 @@ class Stack:
     def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> StackModels:
         """Fit every learner twice on each training set, and the weights in between; see `Learner.fit`."""
         each = effort.share(0.5 / len(self.learners))
-        unit = log.units
-        held = np.stack([_held_contexts(seen, unit, [effort.seed, fold]) for fold, seen in enumerate(train)])
+        held = np.zeros_like(train)  # a fifth of each fold's training contexts, units whole
+        for fold, seen in enumerate(train):
+            held[fold, seen] = held_out(log.units[seen], np.random.default_rng([effort.seed, fold]))
         inner = [learner.fit(log, X, train & ~held, each) for learner in self.learners]
         chosen = [weigh(*_residuals(log, X, inner, held[fold], fold)) for fold in range(len(train))]
         del inner
         models = tuple(learner.fit(log, X, train, each) for learner in self.learners)
         weights, losses = zip(*chosen, strict=True)
         return StackModels(models, readonly(np.stack(weights)), readonly(np.stack(losses)))
-
-
-def _held_contexts(seen: Bools, unit: Ints, seed: list[int]) -> Bools:
-    """Return (n_contexts,) a fifth of the training contexts, units whole."""
-    held = np.zeros(len(seen), bool)
-    contexts = np.flatnonzero(seen)
-    held[contexts] = held_out(unit[contexts], np.random.default_rng(seed))
-    return held
 
 
 def _residuals(
@@ -102,11 +95,18 @@ def weigh(residual: Floats, weight: Floats, unit: Ints) -> tuple[Floats, Floats]
     n_learners = residual.shape[1]
     if not len(residual):
         return np.full(n_learners, 1 / n_learners), np.full(n_learners, np.nan)
-    gram = _gram(residual, weight)
-    halves = [_gram(residual[half], weight[half]) for half in (unit % 2 == 0, unit % 2 == 1)]
-    stacked = sum(_value(simplex_weights(a), b) for a, b in (halves, halves[::-1]))
-    single = sum(_value(_best(a), b) for a, b in (halves, halves[::-1]))
-    weights = simplex_weights(gram) if stacked < single else _best(gram)
+    gram, *halves = (
+        (residual[rows] * weight[rows, None]).T @ residual[rows] for rows in (slice(None), unit % 2 == 0, unit % 2 == 1)
+    )
+
+    def best_alone(gram: Floats) -> Floats:
+        return np.eye(n_learners)[int(np.diag(gram).argmin())]
+
+    def loss(choose: Callable[[Floats], Floats]) -> float:
+        """Return the squared error of weights chosen on either half and judged on the other."""
+        return sum(float(choose(a) @ b @ choose(a)) for a, b in (halves, halves[::-1]))
+
+    weights = simplex_weights(gram) if loss(simplex_weights) < loss(best_alone) else best_alone(gram)
     return weights, np.diag(gram) / float(weight.sum())
 
 
@@ -121,16 +121,4 @@ def simplex_weights(gram: Floats) -> Floats:
     values, vectors = np.linalg.eigh(gram / max(float(np.trace(gram)), 1e-300))
     root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
     multiple = nnls(np.vstack([root, np.ones(len(gram))]), np.append(np.zeros(len(gram)), 1.0))[0]
-    return np.asarray(multiple / multiple.sum())
-
-
-def _gram(residual: Floats, weight: Floats) -> Floats:
-    return np.asarray((residual * weight[:, None]).T @ residual)
-
-
-def _best(gram: Floats) -> Floats:
-    return np.asarray(np.eye(len(gram))[int(np.diag(gram).argmin())])
-
-
-def _value(weights: Floats, gram: Floats) -> float:
-    return float(weights @ gram @ weights)
+    return multiple / multiple.sum()

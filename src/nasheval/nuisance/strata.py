@@ -1,25 +1,15 @@
-"""Propensities that are shares of the menus within strata of columns that are chosen on held-out records.
+"""Propensities that are shares of the menus, overall or within strata of columns chosen on held-out records.
 
-The share of menu m in a stratum s of the columns c_1, ..., c_T is shrunken to its share in the stratum of c_1, ...,
-c_{T-1} that holds s, and so on up to the share overall. With O the count of m in s, n that of all menus there, and
-E = n p_{t-1}(m | s) what the coarser share expects, a share is shrunken in one of two ways (`Shrinkage`): evenly,
-
-    p_t(m | s) = (O + prior p_{t-1}(m | s)) / (n + prior),
-
-or menu by menu, for few menus that differ much while most do not: O is Poisson with mean c E lambda, where lambda is 1,
-or with chance q a draw from Gamma(a, a), c is one number per stratum, and p_t is proportional to p_{t-1} times the
-posterior mean of lambda. A prior that was chosen by log loss is divided by four where it is used: an estimate that errs
-toward the coarser share biases means, one that is a little noisy does not.
-
-Columns are added one at a time, with the shrinkage that does best, as long as the log loss on held-out records falls by
-more than two standard errors. All of it is counting, so that it costs little at any number of menus.
+The share of a menu in a stratum is shrunken to that in the stratum of all columns but the last, and so on up to the
+share overall: evenly, or menu by menu (`Shrinkage`; docs/method.md has the formulas). Columns are added one at a time,
+with the shrinkage that does best, as long as the log loss on held-out records falls by more than two standard errors.
+All of it is counting, so that it costs little at any number of menus.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -27,44 +17,51 @@ from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.cuts import Cut, cuts
 from nasheval.nuisance.learners import Effort, Features, records_of, require_draws, run_all, sampled
-from nasheval.nuisance.marginal import half_record, menu_shares
 
 _BINS = (4, 8, 16)
+_MOST_COLUMNS = 3
+_PRIORS = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, 30000.0)  # where shares are shrunken evenly
+_SPIKES = ((0.1, 1.0), (0.1, 5.0), (0.01, 1.0))  # (q, a) where they are shrunken menu by menu
 _INNER = 5  # folds of the training records on which columns and priors are chosen
 _MOST_RECORDS = 1 << 17  # records on which they are chosen, drawn at random where there are more
 _MOST_CELLS = 1 << 19  # strata x menus; columns that would make more are not tried
 _SPIKE_CELLS = 1 << 19  # inner folds x strata x menus up to which menus are shrunken one by one
 _SMALLEST = 1e-12
 _SCALINGS = 4
-_LESS = 4.0  # what the prior of least log loss is divided by where it is used
+# A prior of least log loss is divided by this where it is used: an estimate that errs toward the coarser share biases
+# means, one that is a little noisy does not.
+_LESS = 4.0
+
+
+@dataclass(frozen=True)
+class Marginal:
+    """The share of each menu, whatever the context.
+
+    Under draws a share of records, which sum to one; under inclusion the share of contexts that include the menu.
+    """
+
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> StrataModels:
+        """Count the menus on each training set; see `Learner.fit`."""
+        effort.advance(1.0)
+        return StrataModels(((),) * len(train), tuple(readonly(menu_shares(log, seen)[None]) for seen in train))
 
 
 @dataclass(frozen=True)
 class Strata:
-    """Shares of the menus within strata of up to `most` columns; for logs that draw one menu per record.
-
-    Args:
-        most: columns at most.
-        priors: how many records the coarser share may be worth in a stratum, where shares are shrunken evenly.
-        spikes: (q, a) where they are shrunken menu by menu.
-    """
-
-    most: int = 3
-    priors: tuple[float, ...] = (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, 30000.0)
-    spikes: tuple[tuple[float, float], ...] = ((0.1, 1.0), (0.1, 5.0), (0.01, 1.0))
+    """Shares of the menus within strata of up to three columns; for logs that draw one menu per record."""
 
     def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> StrataModels:
         """Choose columns and count the menus on each training set; see `Learner.fit`."""
         require_draws(log)
         candidates = cuts(log, X, _BINS)
         codes = [cut.codes(X) for cut in candidates]
-        unit = log.units
 
         def fit_fold(fold: int) -> tuple[tuple[tuple[int, Shrinkage], ...], Floats]:
             rng = np.random.default_rng([effort.seed, fold])
-            steps = _Search.of(log, train[fold], unit, rng).steps(candidates, codes, self)
-            freer = [(candidates[c].size, codes[c], how.freer()) for c, how in steps]
-            return steps, _table(log, train[fold], freer)
+            steps = _Search.of(log, train[fold], rng).steps(candidates, codes)
+            freer = [how if how.prior is None else Shrinkage(how.prior / _LESS) for _, how in steps]
+            columns = [(candidates[c].size, codes[c], how) for (c, _), how in zip(steps, freer, strict=True)]
+            return steps, _table(log, train[fold], columns)
 
         chosen = run_all(fit_fold, range(len(train)), len(train), effort)
         used = tuple(tuple(candidates[c] for c, _ in steps) for steps, _ in chosen)
@@ -77,7 +74,7 @@ class StrataModels:
 
     Args:
         cuts: the columns of each fold, first chosen first; none: the shares overall.
-        shares: of each fold, (strata, M) float32, rows sum to one; the last column's strata change fastest.
+        shares: of each fold, (strata, M); the last column's strata change fastest.
     """
 
     cuts: tuple[tuple[Cut, ...], ...]
@@ -107,7 +104,7 @@ class StrataModels:
 
 @dataclass(frozen=True)
 class Shrinkage:
-    """How the share of a menu in a stratum is shrunken to a coarser one; see the module.
+    """How the share of a menu in a stratum is shrunken to a coarser one.
 
     Args:
         prior: how many records the coarser share is worth; None: menu by menu.
@@ -119,17 +116,13 @@ class Shrinkage:
     chance: float = 1.0
     shape: float = 1.0
 
-    def freer(self) -> Shrinkage:
-        """Return a shrinkage that leans less on the coarser share."""
-        return self if self.prior is None else replace(self, prior=self.prior / _LESS)
-
     def shares(self, count: Floats, coarse: Floats) -> Floats:
         """Return (..., M) shares from counts and coarser shares, both (..., M); rows sum to one."""
         total = count.sum(axis=-1, keepdims=True)
         if self.prior is not None:
-            return np.asarray((count + self.prior * coarse) / (total + self.prior))
+            return (count + self.prior * coarse) / (total + self.prior)
         share = coarse * self.ratio(count, total * coarse)
-        return np.asarray(share / share.sum(axis=-1, keepdims=True))
+        return share / share.sum(axis=-1, keepdims=True)
 
     def ratio(self, count: Floats, expected: Floats) -> Floats:
         """Return about the posterior mean of lambda of each cell, (..., M), times the scale of its stratum.
@@ -147,7 +140,7 @@ class Shrinkage:
     def posterior(self, count: Floats, expected: Floats) -> Floats:
         """Return the posterior mean of lambda of each cell."""
         a = self.shape
-        return np.asarray(1 + self.differs(count, expected) * ((count + a) / (expected + a) - 1))
+        return 1 + self.differs(count, expected) * ((count + a) / (expected + a) - 1)
 
     def differs(self, count: Floats, expected: Floats) -> Floats:
         """Return the posterior chance that lambda of each cell is not 1."""
@@ -156,6 +149,43 @@ class Shrinkage:
         a = self.shape
         bayes = gammaln(a + count) - gammaln(a) + a * np.log(a) - (a + count) * np.log(a + expected) + expected
         return np.asarray(expit(bayes + np.log(self.chance / (1 - self.chance))))
+
+
+def _asked(log: Feedback, seen: Bools) -> tuple[Ints, Ints, Floats]:
+    """Return context, menu and weight of what was asked: each record, or each inclusion once."""
+    records = records_of(log, seen)
+    context, menu, weight = log.context_of[records], log.menus.of_record[records], log.records.weights[records]
+    if log.design == "draws":
+        return context, menu, weight
+    once = np.unique(context.astype(np.int64) * len(log.menus) + menu)
+    return once // len(log.menus), once % len(log.menus), np.ones(len(once))
+
+
+def menu_shares(log: Feedback, seen: Bools) -> Floats:
+    """Return (M,) the smoothed share of each menu over some contexts; under draws they sum to one.
+
+    Each menu is given half a context more; under draws half a record (`half_record`).
+    """
+    _, menu, weight = _asked(log, seen)
+    count = np.bincount(menu, weight, len(log.menus)) + (half_record(log) if log.design == "draws" else 0.5)
+    return count / (count.sum() if log.design == "draws" else int(seen.sum()) + 1.0)
+
+
+def half_record(log: Feedback) -> float:
+    """Return half a record's weight, that of a light record where records share one vote.
+
+    Half a voter's records where voters are held out whole and may share one menu.
+    """
+    whole = log.n_contexts / max(1, len(np.unique(log.units)))
+    usual = float(log.records.weights.mean()) if log.n_records else 1.0
+    return 0.5 * whole * min(1.0, usual)
+
+
+def raw_shares(log: Feedback) -> Floats:
+    """Return (M,) the share of records that ask each menu, by weight; under inclusion of contexts that include it."""
+    _, menu, weight = _asked(log, np.ones(log.n_contexts, bool))
+    total = weight.sum() if log.design == "draws" else log.n_contexts
+    return np.bincount(menu, weight, len(log.menus)) / max(total, 1e-300)
 
 
 def _table(log: Feedback, seen: Bools, steps: list[tuple[int, Ints, Shrinkage]]) -> Floats:
@@ -173,13 +203,7 @@ def _table(log: Feedback, seen: Bools, steps: list[tuple[int, Ints, Shrinkage]])
 
 @dataclass(frozen=True)
 class _Search:
-    """Records of a training set, in inner folds of whole units.
-
-    Args:
-        context, menu, weight, unit, inner: (N,) of each record.
-        half: what is added to the count of each menu.
-        n_menus: M.
-    """
+    """Records of a training set in inner folds of whole units, and what is added to the count of each of M menus."""
 
     context: Ints
     menu: Ints
@@ -190,31 +214,32 @@ class _Search:
     n_menus: int
 
     @staticmethod
-    def of(log: Feedback, seen: Bools, unit: Ints, rng: np.random.Generator) -> _Search:
+    def of(log: Feedback, seen: Bools, rng: np.random.Generator) -> _Search:
         records = sampled(records_of(log, seen), _MOST_RECORDS, rng)
         context = log.context_of[records]
-        place = np.unique(unit[context], return_inverse=True)[1]
+        place = np.unique(log.units[context], return_inverse=True)[1]
         inner = rng.permutation(int(place.max(initial=-1)) + 1)[place] % _INNER
         menu, weight = log.menus.of_record[records].astype(np.int64), log.records.weights[records]
         return _Search(context, menu, weight, place, inner, half_record(log), len(log.menus))
 
-    def steps(self, candidates: tuple[Cut, ...], codes: list[Ints], how: Strata) -> tuple[tuple[int, Shrinkage], ...]:
+    def steps(self, candidates: tuple[Cut, ...], codes: list[Ints]) -> tuple[tuple[int, Shrinkage], ...]:
         """Return the candidates to use, by number, each with its shrinkage."""
         chosen: list[tuple[int, Shrinkage]] = []
         now = _Step.overall(self)
-        for _ in range(how.most if len(self.menu) else 0):
+        for _ in range(_MOST_COLUMNS if len(self.menu) else 0):
             taken = {(candidates[c].column, candidates[c].size) for c, _ in chosen}
             tried = [
-                (now.evenly(self, codes[c][self.context], cut.size, how.priors), c)
+                (*now.best_prior(self, codes[c][self.context], cut.size), c)
                 for c, cut in enumerate(candidates)
-                if (cut.column, cut.size) not in taken and now.n_strata * cut.size * self.n_menus <= _MOST_CELLS
+                if (cut.column, cut.size) not in taken and now.table[0].size * cut.size <= _MOST_CELLS
             ]
             if not tried:
                 break
-            (_, even, _), c = min(tried, key=lambda one: one[0][0])
+            _, prior, c = min(tried, key=lambda one: one[0])
             code, size = codes[c][self.context], candidates[c].size
-            nexts = [now.next(self, code, size, even), *now.menu_by_menu(self, code, size, how.spikes)]
-            best = min(nexts, key=lambda step: self.loss(step.share))
+            spikes = _SPIKES if now.table.size * size <= _SPIKE_CELLS else ()
+            hows = [Shrinkage(prior), *(Shrinkage(None, q, a) for q, a in spikes)]
+            best = min((now.next(self, code, size, how) for how in hows), key=lambda step: self.loss(step.share))
             if not self.falls(now.share, best.share):
                 break
             now = best
@@ -230,7 +255,13 @@ class _Search:
         shape = (_INNER, n_strata, self.n_menus)
         cell = (self.inner * n_strata + stratum) * self.n_menus + self.menu
         inside = np.bincount(cell, self.weight, shape[0] * shape[1] * shape[2]).reshape(shape)
-        return np.asarray(inside.sum(axis=0) - inside)
+        return inside.sum(axis=0) - inside
+
+    def outside(self, key: Ints, size: int) -> Floats:
+        """Return (N,) how often each record's key, 0 to size - 1, occurs outside its inner fold, by weight."""
+        own = self.inner * size + key
+        inside = np.bincount(own, self.weight, _INNER * size)
+        return inside.reshape(_INNER, size).sum(axis=0)[key] - inside[own]
 
     def falls(self, before: Floats, after: Floats) -> bool:
         """Tell whether the loss falls by more than two standard errors, records of a unit taken together."""
@@ -241,23 +272,15 @@ class _Search:
 
 @dataclass(frozen=True)
 class _Step:
-    """Shares outside each inner fold by the columns chosen so far.
+    """Shares outside each inner fold by the columns chosen so far, the last one shrunken as `how` says.
 
-    Args:
-        table: (inner folds, strata, M) shares.
-        share: (N,) that of each record's menu outside its own inner fold.
-        stratum: (N,) of each record.
-        how: the shrinkage of the last column.
+    `table` is (inner folds, strata, M), `share` (N,) that of each record's menu, `stratum` (N,) that of each record.
     """
 
     table: Floats
     share: Floats
     stratum: Ints
     how: Shrinkage
-
-    @property
-    def n_strata(self) -> int:
-        return int(self.table.shape[1])
 
     @staticmethod
     def overall(search: _Search) -> _Step:
@@ -266,36 +289,15 @@ class _Step:
         table = count / count.sum(axis=2, keepdims=True)
         return _Step(table, table[search.inner, 0, search.menu], stratum, Shrinkage(0.0))
 
-    def evenly(
-        self, search: _Search, code: Ints, size: int, priors: tuple[float, ...]
-    ) -> tuple[float, Shrinkage, Floats]:
-        """Return the lowest loss with one more column and even shrinkage, which one, and (N,) shares."""
-        n_strata, stratum = self.n_strata * size, self.stratum * size + code
-        count, total = _outside(search, stratum, n_strata)
-        shares = [(count + prior * self.share) / (total + prior) for prior in priors]
-        losses = [search.loss(share) for share in shares]
-        best = int(np.argmin(losses))
-        return losses[best], Shrinkage(priors[best]), shares[best]
-
-    def menu_by_menu(
-        self, search: _Search, code: Ints, size: int, spikes: tuple[tuple[float, float], ...]
-    ) -> Iterator[_Step]:
-        """Yield the next step with each shrinkage menu by menu, where tables are small enough."""
-        if self.table.size * size <= _SPIKE_CELLS:
-            yield from (self.next(search, code, size, Shrinkage(None, q, a)) for q, a in spikes)
+    def best_prior(self, search: _Search, code: Ints, size: int) -> tuple[float, float]:
+        """Return the lowest loss with one more column and even shrinkage, and its prior."""
+        stratum, n_strata = self.stratum * size + code, self.table.shape[1] * size
+        count = search.outside(stratum * search.n_menus + search.menu, n_strata * search.n_menus)
+        total = search.outside(stratum, n_strata)
+        return min((search.loss((count + prior * self.share) / (total + prior)), prior) for prior in _PRIORS)
 
     def next(self, search: _Search, code: Ints, size: int, how: Shrinkage) -> _Step:
         """Return the step that adds a column."""
         stratum = self.stratum * size + code
-        table = how.shares(search.counts(stratum, self.n_strata * size), np.repeat(self.table, size, axis=1))
+        table = how.shares(search.counts(stratum, self.table.shape[1] * size), np.repeat(self.table, size, axis=1))
         return _Step(table, table[search.inner, stratum, search.menu], stratum, how)
-
-
-def _outside(search: _Search, stratum: Ints, n_strata: int) -> tuple[Floats, Floats]:
-    """Return (N,) counts of each record's stratum and menu outside its inner fold, and of the stratum alone."""
-    counts = []
-    for key, size in ((stratum * search.n_menus + search.menu, n_strata * search.n_menus), (stratum, n_strata)):
-        own = search.inner * size + key
-        inside = np.bincount(own, search.weight, _INNER * size)
-        counts.append(inside.reshape(_INNER, size).sum(axis=0)[key] - inside[own])
-    return counts[0], counts[1]

@@ -8,48 +8,31 @@ of that.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats
-from nasheval.boosting import binned, boosted, complete, loss_curve, predicted, take
+from nasheval.arrays import Bools, Floats, Ints
+from nasheval.boosting import binned, boosted, complete, loss_curve, take
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
-from nasheval.nuisance.columns import ColumnModels, Task, fit_columns, inclusion_tasks, outcome_tasks
+from nasheval.nuisance.columns import (
+    ColumnModels,
+    MenuModels,
+    Task,
+    fit_columns,
+    grouped,
+    inclusion_tasks,
+    outcome_tasks,
+    shrunken_means,
+)
 from nasheval.nuisance.learners import Effort, Features, held_out, records_of, run_all
 
 if TYPE_CHECKING:
     from lightgbm import Booster
 
 _MOST_CLASSES = 50
-
-
-@dataclass(frozen=True)
-class TreeModels(ColumnModels):
-    """Boosted trees, one model per fold and column; some are just a number."""
-
-    def _table(self, X: Features) -> Floats:
-        return np.ascontiguousarray(X.trees)
-
-    def _predicted(self, model: Booster | float, table: Floats) -> Floats:
-        return predicted(model, table)
-
-
-@dataclass(frozen=True)
-class TreeMenuModels:
-    """Boosted multinomial models, one per fold.
-
-    Args:
-        boosters: one for each fold, with a class for each menu.
-    """
-
-    boosters: tuple[Booster, ...]
-
-    def predict(self, X: Features, fold: int) -> Floats:
-        """Return (n, M) probabilities, rows sum to one."""
-        return np.asarray(self.boosters[fold].predict(np.ascontiguousarray(X.trees), num_threads=1))
 
 
 @dataclass(frozen=True)
@@ -65,11 +48,75 @@ class TreeOutcome:
 
     params: Mapping[str, Any] = field(default_factory=dict)
 
-    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> TreeModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ColumnModels:
         """Fit one model for each fold and column; see `Learner.fit`."""
         params = complete(self.params, objective="regression")
         tasks = outcome_tasks(log, train, 2 * params["min_data_in_leaf"] if X.trees.shape[1] else np.inf)
         return _fit_columns(X, train, tasks, len(log.menus.columns), params, effort)
+
+
+@dataclass(frozen=True)
+class StoppedTrees:
+    """`TreeOutcome`, of which all, a half, a quarter, ... or none of the trees are kept, whichever predicts best.
+
+    On few votes per pair the printed hundred trees follow noise. Each fold's models are judged by their squared error
+    on the contexts that the fold holds out, summed over folds, menus and pairs, and all keep the same number of trees;
+    without trees a column is the shrunken mean of its pair. No model is fitted twice. A fold's models never see the
+    contexts they predict; those contexts have a say in that one number only.
+
+    Args:
+        learner: what grows the trees; its number of trees is the most.
+    """
+
+    learner: TreeOutcome = field(default_factory=TreeOutcome)
+
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ColumnModels:
+        """Fit one model for each fold and column, and keep as many of their trees as help; see `Learner.fit`."""
+        models = self.learner.fit(log, X, train, effort)
+        most = int(complete(self.learner.params)["num_iterations"])
+        numbers = np.unique([0, *(most >> step for step in range(most.bit_length()))])
+        means = np.array([shrunken_means(log, seen) for seen in train])
+        losses = _held_out_losses(models, log, X, train, means, numbers)
+        trees = int(numbers[losses.argmin()]) if losses.any() else most
+        kept = (
+            tuple(_first_trees(model, trees, float(mean)) for model, mean in zip(row, without, strict=True))
+            for row, without in zip(models.models, means, strict=True)
+        )
+        return replace(models, models=tuple(kept))
+
+
+def _held_out_losses(
+    models: ColumnModels, log: Feedback, X: Features, train: Bools, means: Floats, numbers: Ints
+) -> Floats:
+    """Return (numbers,) squared errors on held-out contexts for numbers of trees, the first 0, which predicts `means`.
+
+    Zeros if nothing is held out.
+    """
+    context, z = log.context_of[log.verdicts.record], log.verdicts.z.astype(np.float64)
+    weight = log.records.weights[log.verdicts.record]
+    groups = grouped(log.menus.column_of_verdict, len(log.menus.columns))
+
+    def judge(fold: int, column: int) -> Floats:
+        model, rows = models.models[fold][column], groups[column]
+        rows = rows[~train[fold][context[rows]]]
+        if isinstance(model, float) or not len(rows):
+            return np.zeros(len(numbers))
+        table = np.ascontiguousarray(X.trees[context[rows]])
+        grown = [model.predict(table, num_iteration=int(trees), num_threads=1) for trees in numbers[1:]]
+        predicted = np.clip([np.full(len(rows), means[fold, column]), *grown], models.low, models.high)
+        return np.asarray((predicted - z[rows]) ** 2 @ weight[rows])
+
+    cells = list(np.ndindex(means.shape))
+    return np.sum(run_all(lambda cell: judge(*cell), cells, len(cells), Effort(n_jobs=models.n_jobs)), axis=0)
+
+
+def _first_trees(model: Booster | float, trees: int, without: float) -> Booster | float:
+    """Return a model cut to its first trees, or the number that is predicted without any."""
+    import lightgbm as lgb
+
+    if isinstance(model, float) or not trees:
+        return model if isinstance(model, float) else without
+    return lgb.Booster(model_str=model.model_to_string(num_iteration=trees))
 
 
 @dataclass(frozen=True)
@@ -87,7 +134,7 @@ class TreePropensity:
 
     params: Mapping[str, Any] = field(default_factory=dict)
 
-    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> TreeModels | TreeMenuModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ColumnModels | MenuModels:
         """Fit what the log's design asks for; see `Learner.fit`."""
         if log.design == "inclusion":
             tasks = inclusion_tasks(log, train, bool(X.trees.shape[1]))
@@ -98,12 +145,13 @@ class TreePropensity:
                 f"{_MOST_CLASSES} menus and one feature or more. Use propensity='multinomial' or 'marginal'."
             )
         params = complete(self.params, objective="multiclass", num_class=len(log.menus), seed=effort.seed)
-        return TreeMenuModels(tuple(run_all(lambda seen: _over_menus(log, X, seen, params), train, len(train), effort)))
+        models = run_all(lambda seen: _over_menus(log, X, seen, params), train, len(train), effort)
+        return MenuModels(tuple(models), len(log.menus))
 
 
 def _fit_columns(
     X: Features, train: Bools, tasks: Iterable[Task], columns: int, params: Mapping[str, Any], effort: Effort
-) -> TreeModels:
+) -> ColumnModels:
     params = {"seed": effort.seed, **params}
     data = [binned(X.trees[seen], X.categorical, params) if X.trees.shape[1] else None for seen in train]
 
@@ -111,7 +159,7 @@ def _fit_columns(
         return boosted(take(data[task.fold], task.rows, task.label, task.weight), params)
 
     low = -1.0 if params["objective"] == "regression" else 0.0
-    return TreeModels(fit_columns(fit, tasks, len(train), columns, effort), low, 1.0, effort.n_jobs)
+    return ColumnModels(fit_columns(fit, tasks, len(train), columns, effort), low, 1.0, effort.n_jobs)
 
 
 def _over_menus(log: Feedback, X: Features, seen: Bools, params: Mapping[str, Any]) -> Booster:

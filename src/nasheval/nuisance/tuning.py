@@ -17,12 +17,12 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
-from nasheval.boosting import binned, binned_alike, complete, loss_curve, take
+from nasheval.boosting import binned, complete, loss_curve, take
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
-from nasheval.nuisance.columns import inclusion_tasks, outcome_tasks
+from nasheval.nuisance.columns import ColumnModels, Tuned, inclusion_tasks, outcome_tasks
 from nasheval.nuisance.learners import Effort, Features, run_all
-from nasheval.nuisance.trees import TreeModels, TreeOutcome, TreePropensity
+from nasheval.nuisance.trees import TreeOutcome, TreePropensity
 
 if TYPE_CHECKING:
     from lightgbm import Dataset
@@ -84,56 +84,28 @@ class Problem:
         """Return the contexts outside and inside a fold, in bins that the inside had no say in."""
         if fold not in self._binned:
             kept, held = (self.X.trees[self.rows[rows]] for rows in (self.fold != fold, self.fold == fold))
-            outside = binned(kept, self.X.categorical, complete(self.params, objective=self.objective))
-            self._binned[fold] = outside, binned_alike(held, outside)
+            categorical, params = self.X.categorical, complete(self.params, objective=self.objective)
+            outside = binned(kept, categorical, params)
+            self._binned[fold] = outside, binned(held, categorical, params, outside)
         return self._binned[fold]
 
     def curve(self, setting: Setting, fold: int) -> Floats:
         """Return (trees,) the loss on a fold after each tree of a model fitted outside it, until it stops falling."""
         chosen = {"seed": self.seed, **self.params, **setting, "num_iterations": MOST_TREES}
         params = complete(chosen, objective=self.objective)
-        outside, inside = (self._labelled(data, self.fold == fold, i) for i, data in enumerate(self.datasets(fold)))
+        sides = zip(self.datasets(fold), (self.fold != fold, self.fold == fold), strict=True)
+        outside, inside = (
+            take(data, np.arange(len(rows)), self.label[rows], None if self.weight is None else self.weight[rows])
+            for data, rows in ((data, np.flatnonzero(side)) for data, side in sides)
+        )
         return loss_curve(outside, inside, params)
-
-    def _labelled(self, data: Dataset, held: Bools, inside: int) -> Dataset:
-        rows = np.flatnonzero(held == bool(inside))
-        return take(data, np.arange(len(rows)), self.label[rows], None if self.weight is None else self.weight[rows])
-
-
-@dataclass(frozen=True)
-class Tuned:
-    """What a search found.
-
-    Args:
-        params: the best setting with its number of trees, for `TreeOutcome`, `TreePropensity` or a payoff regressor.
-        loss: its cross-validated loss, squared error or log loss, mean over the problems.
-        settings: number of settings that were looked at, the number of trees aside.
-        fits: number of models that were fitted for it.
-    """
-
-    params: dict[str, float]
-    loss: float
-    settings: int
-    fits: int
 
 
 def settings_of(grid: Grid) -> list[Setting]:
     """Return every setting of a grid, the number of trees left out."""
     from sklearn.model_selection import ParameterGrid
 
-    return list(ParameterGrid(_without_trees(grid)))
-
-
-def sampled_settings(grid: Grid, seed: int) -> list[Setting]:
-    """Return a tenth of the settings of a grid, at least two, drawn at random, the number of trees left out."""
-    from sklearn.model_selection import ParameterSampler
-
-    size = len(settings_of(grid))
-    return list(ParameterSampler(_without_trees(grid), min(size, max(2, size // 10)), random_state=seed))
-
-
-def _without_trees(grid: Grid) -> dict[str, list[float]]:
-    return {name: list(values) for name, values in grid.items() if name != "num_iterations"}
+    return list(ParameterGrid({name: list(values) for name, values in grid.items() if name != "num_iterations"}))
 
 
 def search(problems: Sequence[Problem], grid: Grid, how: Search = "fast", effort: Effort | None = None) -> Tuned:
@@ -141,14 +113,18 @@ def search(problems: Sequence[Problem], grid: Grid, how: Search = "fast", effort
 
     Args:
         problems: what to tune on; their losses are averaged.
-        how: "paper": every setting. "fast": a tenth of them, drawn at random.
+        how: "paper": every setting. "fast": a tenth of them, at least two, drawn at random.
     """
+    from sklearn.utils.random import sample_without_replacement
+
     if how not in ("fast", "paper"):
         raise InputError(f"tune is {how!r}; accepted are False, 'fast' and 'paper'.")
     if not problems:
         raise InputError("There is nothing to tune on: no menu has enough records.")
-    effort = effort or Effort()
-    settings = settings_of(grid) if how == "paper" else sampled_settings(grid, effort.seed)
+    effort, settings = effort or Effort(), settings_of(grid)
+    if how == "fast":
+        most = min(len(settings), max(2, len(settings) // 10))
+        settings = [settings[s] for s in sample_without_replacement(len(settings), most, random_state=effort.seed)]
     calls = list(product(settings, range(_FOLDS), problems))
     curves = run_all(lambda call: call[2].curve(call[0], call[1]), calls, len(calls), effort)
     per_setting = len(calls) // len(settings)
@@ -175,13 +151,6 @@ def _mean_curve(curves: Sequence[Floats]) -> Floats:
 
 
 @dataclass(frozen=True)
-class TunedModels(TreeModels):
-    """Boosted trees with the settings that were found, one for each fold."""
-
-    tuned: tuple[Tuned, ...] = ()
-
-
-@dataclass(frozen=True)
 class TunedTrees:
     """A LightGBM nuisance whose hyperparameters are searched on training contexts, one setting for all its columns.
 
@@ -199,7 +168,7 @@ class TunedTrees:
     columns: int = 3
     per_fold: bool = True
 
-    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> TunedModels:
+    def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ColumnModels:
         """Search and fit on each training set; see `Learner.fit`."""
         if isinstance(self.learner, TreePropensity) and log.design == "draws":
             raise InputError(
@@ -209,14 +178,13 @@ class TunedTrees:
         tuned = [self.tune(log, X, seen, effort.share(0.5 / n_searches)) for seen in train[:n_searches]]
         tuned *= len(train) // n_searches
         each = effort.share(0.5 / len(train))
-        fitted: list[TreeModels] = []
+        fitted: list[ColumnModels] = []
         for best, seen in zip(tuned, train, strict=True):
             learner = replace(self.learner, params={**self.learner.params, **best.params})
             models = learner.fit(log, X, seen[None], each)
-            assert isinstance(models, TreeModels)
+            assert isinstance(models, ColumnModels)
             fitted.append(models)
-        rows = tuple(models.models[0] for models in fitted)
-        return TunedModels(rows, fitted[0].low, fitted[0].high, effort.n_jobs, tuple(tuned))
+        return replace(fitted[0], models=tuple(models.models[0] for models in fitted), tuned=tuple(tuned))
 
     def tune(self, log: Feedback, X: Features, seen: Bools, effort: Effort) -> Tuned:
         """Search on some contexts; where no column has enough records, return no parameters, which are the defaults."""

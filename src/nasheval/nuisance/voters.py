@@ -1,17 +1,9 @@
 """`Voters`, the default outcome model: a population of latent voters, each with transitive utilities.
 
 Voter v gives agent j the utility u_v(x, j). The margin of a question is the mean over voters of what that voter would
-answer, so it is antisymmetric, may cycle, and every form of feedback speaks through one likelihood:
-
-| file | holds |
-| --- | --- |
-| `voters_records` | the records side by side, and the pooled utilities at which every model starts |
-| `voters_likelihood` | log L_v(record) for each form of question |
-| `voters_margins` | E[Z^m_jk] of a voter for each form of question |
-| `voters_network` | u_v(x, j): pooled utilities, tastes, and what depends on the context |
-| `voters_train` | all folds trained as one batched model |
-| `voters_probes` | which menus voters are asked about, to answer for columns and for unseen pairs |
-| `voters_plan` | sizes, and what is chosen by held-out likelihood |
+answer, so it is antisymmetric, may cycle, and every form of feedback speaks through one likelihood. `voters_records`
+lays the records out, `voters_likelihood` and `voters_margins` say how one voter answers, `voters_network` what its
+utilities are, `voters_train` trains all folds as one, `voters_plan` chooses sizes, `voters_probes` which menus to ask.
 """
 
 from __future__ import annotations
@@ -32,7 +24,7 @@ from nasheval.nuisance.voters_network import Shape, forward_one
 from nasheval.nuisance.voters_plan import FEW, Workshop, batch_for, epochs_for, hidden_for
 from nasheval.nuisance.voters_probes import Probes, probes_of
 from nasheval.nuisance.voters_records import Kind, Question, question_rows, questions_of, stop_shares, tables_of
-from nasheval.nuisance.voters_train import Data, Schedule, context_mass
+from nasheval.nuisance.voters_train import Data, Schedule, context_sums
 
 _CELLS = 1 << 21  # numbers held at a time while predicting
 _SMALL = 128  # widths up to which a step is so small that threads wait for each other
@@ -49,8 +41,6 @@ class Voters:
         weight_decay: how fast weights shrink toward the pooled model, whatever the input; None also finds out which
             inputs matter.
         members: models per fold, whose answers are averaged; each holds out contexts of its own.
-        batch: contexts per step.
-        rate: highest learning rate.
     """
 
     voters: int | None = None
@@ -58,11 +48,9 @@ class Voters:
     epochs: int | None = None
     weight_decay: float | None = None
     members: int | None = None
-    batch: int | None = None
-    rate: float = 16e-3
 
     def __post_init__(self) -> None:
-        for name, least in (("voters", 1), ("epochs", 0), ("members", 1), ("batch", 1)):
+        for name, least in (("voters", 1), ("epochs", 0), ("members", 1)):
             value = getattr(self, name)
             if value is not None and (isinstance(value, bool) or value != int(value) or value < least):
                 raise InputError(f"{name} is {value!r}; accepted is a whole number of {least} or more, or None.")
@@ -70,15 +58,13 @@ class Voters:
             raise InputError(f"hidden is {self.hidden!r}; accepted are one or more widths of 1 or more, or None.")
         if self.weight_decay is not None and not 0 <= self.weight_decay < np.inf:
             raise InputError(f"weight_decay is {self.weight_decay!r}; accepted is a number of 0 or more, or None.")
-        if not 0 < self.rate < np.inf:
-            raise InputError(f"rate is {self.rate!r}; accepted is a number above 0.")
 
     def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> VoterModels:
         """Fit one population for each training set; see `Learner.fit`."""
         whole = log.whole  # of ballots cut into pairs, voters learn from the ballots
         questions = questions_of(whole)
         data = Data(np.ascontiguousarray(X.network, np.float32), tables_of(whole, questions), questions)
-        asked = train & (context_mass(data.tables, log.n_contexts) > 0)
+        asked = train & (context_sums(data.tables, "weight", log.n_contexts) > 0)
         workshop = self._workshop(whole, data, asked, effort)
         shape, trained, recipes = workshop.run(self.voters, self.weight_decay)
         by_fold = (len(train), workshop.members)
@@ -107,8 +93,7 @@ class Voters:
         hidden = tuple(self.hidden or hidden_for(comparisons))
         schedule = Schedule(
             epochs=epochs if contexts else 0,
-            batch=self.batch or batch_for(contexts, comparisons),
-            rate=self.rate,
+            batch=batch_for(contexts, comparisons),
             device=effort.device,
             threads=(effort.n_jobs if effort.n_jobs > 0 else os.cpu_count() or 1) if max(hidden) > _SMALL else 1,
         )

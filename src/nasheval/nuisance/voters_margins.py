@@ -7,7 +7,7 @@ asked included.
 
 from __future__ import annotations
 
-from itertools import combinations
+from itertools import combinations, product
 from math import comb
 
 import numpy as np
@@ -103,31 +103,18 @@ def ordered(u: Floats, ties: Floats, stops: Floats) -> Floats:
     for stage in range(size - 1):
         following: dict[tuple[int, ...], Floats] = {}
         for left, chance in waiting.items():
-            _rank_next(left, chance * (1.0 - stops[stage]), weight, len(ties) + 1, wins, following)
+            sets = [chosen for t in range(1, min(len(ties) + 1, len(left)) + 1) for chosen in combinations(left, t)]
+            each = chance * (1.0 - stops[stage]) / sum(weight[chosen] for chosen in sets)
+            for chosen in sets:  # the next block
+                share = each * weight[chosen]
+                rest = tuple(agent for agent in left if agent not in chosen)
+                for j, k in product(chosen, rest):
+                    wins[j, k] += share
+                if len(rest) > 1:
+                    following[rest] = following[rest] + share if rest in following else share
         waiting = following
-    j, k = np.triu_indices(size, 1)
-    return (wins[j, k] - wins[k, j]).astype(u.dtype)
-
-
-def _rank_next(
-    left: tuple[int, ...],
-    chance: Floats,
-    weight: dict[tuple[int, ...], Floats],
-    largest: int,
-    wins: Floats,
-    following: dict[tuple[int, ...], Floats],
-) -> None:
-    """Choose the next block among those left: add to who stands before whom, and to the chance of what then is left."""
-    sets = [chosen for t in range(1, min(largest, len(left)) + 1) for chosen in combinations(left, t)]
-    each = chance / sum(weight[chosen] for chosen in sets)
-    for chosen in sets:
-        share = each * weight[chosen]
-        rest = tuple(agent for agent in left if agent not in chosen)
-        for j in chosen:
-            for k in rest:
-                wins[j, k] += share
-        if len(rest) > 1:
-            following[rest] = following[rest] + share if rest in following else share
+    first, second = np.triu_indices(size, 1)
+    return (wins[first, second] - wins[second, first]).astype(u.dtype)
 
 
 def top(u: Floats, r: int) -> Floats:

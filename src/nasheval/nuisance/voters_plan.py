@@ -8,36 +8,17 @@ The rule, by the number of comparisons a model learns from (a record of s agents
     up to 400,000   128, 128                         10 at 16,000 contexts and as 1 / sqrt(n) otherwise, 6 to 30
     more            256, 256
 
-Weight decay, then the relevance of the inputs, then the number of voters climb a ladder and stay where the held-out
-likelihood is best. Each rung must earn its place: it is judged by single models, but what is used is the mean over
-folds and members, which shrinks by itself; so of two rungs about as good the freer is the better, unless answers are
-so few that more shrinking is the safer.
-
-Relevance multiplies each input by how strongly the margins of the model found so far change with it (the diagonal of
-the average gradient outer product of Radhakrishnan et al., Science 2024). A network that starts with all inputs alike
-needs many contexts to learn that some hardly matter. On the highway log, 256 contexts where two of five inputs tell
-most, the payoff RMSE at held-out contexts fell from 0.164 to 0.142, smaller steps and the freer rungs included (means
-of seeds 0 to 4); where all inputs matter, as in the paper's simulation, nothing is taken.
-
-A few voters with names and hundreds of records each (three judges) are the population. Each is then a mixture of the
-same latent voters, twice as many as without, with weights of its own: who said what tells tastes apart. Predictions are
-the mean over the named, by their shares of the records. That is tried last, on the recipe found without names, and is
-judged by how well this mean foretells answers: the likelihood given the name likes other recipes, and would not notice
-names that depend on the context, for which the mean is wrong. On the highway log, three judges, payoff RMSE at held-out
-contexts fell from 0.142 to 0.136 and exploitability at the validation contexts from 0.057 to 0.050 (means of seeds 0 to
-4; one of them takes no names); at the 32 test contexts it stayed 0.056. Twice the voters without names, or names
-without twice the voters, gave less.
-
-With up to 1,000 contexts and 2,000 answers every rung is trained in full, and each fold chooses by itself. With more, a
-rung is a trial on at most 2,048 contexts of the first fold's, for 12 epochs, and all folds follow it: that is the few
-numbers of a recipe's worth of leakage. The weight decay found there is scaled by the share of contexts tried, because
-what more data can tell needs less shrinking.
+Weight decay, then the relevance of the inputs, then the number of voters, then the names of voters climb a ladder and
+stay where the held-out likelihood is best; `docs/method.md` says why. With up to 1,000 contexts and 2,000 answers every
+rung is trained in full, and each fold chooses by itself. With more, a rung is a trial on at most 2,048 contexts of the
+first fold's, for 12 epochs, and all folds follow it: that is the few numbers of a recipe's worth of leakage. The weight
+decay found there is scaled by the share of contexts tried, because what more data can tell needs less shrinking.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -46,7 +27,7 @@ from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort, torch_threads
 from nasheval.nuisance.voters_network import Shape, slopes_of
 from nasheval.nuisance.voters_records import names_of, pooled_utilities, tables_of, tie_start
-from nasheval.nuisance.voters_train import Data, Schedule, Task, Trained, train
+from nasheval.nuisance.voters_train import Data, Recipe, Schedule, Task, Trained, train
 
 DECAYS = (0.05, 0.3, 1.0, 3.0, 10.0)
 VOTERS = (1, 2, 4, 8)
@@ -56,23 +37,6 @@ _TRIAL_FIT, _TRIAL_CHECK, _TRIAL_EPOCHS = 2_048, 2_048, 12
 _EARNED = 0.003  # share of the held-out loss by which a rung must be better than the one below it
 _PROOF, _PROOF_FEW = 0.001, 0.01  # what relevance must earn, and where every rung is in full: 300 answers mislead
 _TRIAL_SHARE = 0.15  # of the progress bar, a ladder's
-
-
-@dataclass(frozen=True)
-class Recipe:
-    """What may differ from fold to fold.
-
-    Args:
-        voters: number of latent voters.
-        weight_decay: how fast weights shrink toward the pooled model.
-        relevance: what each input is multiplied by; empty where all are alike.
-        named: whether voters with names are distinguished.
-    """
-
-    voters: int = 4
-    weight_decay: float = 0.3
-    relevance: tuple[float, ...] = ()
-    named: bool = False
 
 
 Widths = tuple[int, ...]
@@ -105,21 +69,18 @@ def splits(train: Bools, unit: Ints, members: int, seed: int) -> list[tuple[Ints
     Args:
         unit: (n_contexts,) what stays whole.
     """
-    pairs = []
+    pairs: list[tuple[Ints, Ints]] = []
     for fold, rows in enumerate(train):
         order = np.random.default_rng((seed, 1, fold)).permutation(np.unique(unit[rows]))
         count = members if members > 1 else 10 if rows.sum() >= 5_000 else 5
-        blocks = [_contexts_of(units, unit, rows) for units in np.array_split(order, count)]
+        contexts = np.flatnonzero(rows)
+        sorter = np.argsort(unit[contexts], kind="stable")
+        blocks = []  # contexts of some units each, in the order of these
+        for units in np.array_split(order, count):
+            first, last = (np.searchsorted(unit[contexts], units, side, sorter=sorter) for side in ("left", "right"))
+            blocks.append(contexts[sorter[runs(first, last - first)]])
         pairs += [(np.concatenate(blocks[:i] + blocks[i + 1 :]), blocks[i]) for i in range(members)]
     return pairs
-
-
-def _contexts_of(units: Ints, unit: Ints, rows: Bools) -> Ints:
-    """Return the contexts among `rows` that belong to some units, in the order of these."""
-    contexts = np.flatnonzero(rows)
-    order = np.argsort(unit[contexts], kind="stable")
-    first, last = (np.searchsorted(unit[contexts], units, side, sorter=order) for side in ("left", "right"))
-    return contexts[order[runs(first, last - first)]]
 
 
 class Workshop:
@@ -153,7 +114,11 @@ class Workshop:
         """
         start = Recipe(voters or Recipe.voters, Recipe.weight_decay if weight_decay is None else weight_decay)
         chosen = [start] * self.folds
-        climbs = self._climbs(voters, weight_decay)
+        climbs: list[Climb] = []
+        if weight_decay is None:  # relevance goes with it, for both say how far to trust an input
+            climbs += [self._decays, self._relevance] if self.data.x.shape[1] > 1 else [self._decays]
+        if voters is None:
+            climbs += [self._voters, self._names] if self.named is not None else [self._voters]
         share = 1.0 / max(len(climbs), 1) if self.few else _TRIAL_SHARE
         result = None
         for climb in climbs:
@@ -168,20 +133,12 @@ class Workshop:
             return *result, chosen
         chosen = chosen if len(chosen) == self.folds else chosen * self.folds
         if weight_decay is None:
-            chosen = [self._scaled(recipe, fold) for fold, recipe in enumerate(chosen)]
+            shares = [min(1.0, _TRIAL_FIT / max(len(fit), 1)) for fit, _ in self.splits[:: self.members]]
+            chosen = [replace(r, weight_decay=r.weight_decay * s) for r, s in zip(chosen, shares, strict=True)]
         ladders = [[(recipe, 0.0)] for recipe in chosen]
         return *self._train(ladders, trial=False, share=1.0 - share * len(climbs)), chosen
 
     # -- the ladders --------------------------------------------------------------------------------------------------
-
-    def _climbs(self, voters: int | None, weight_decay: float | None) -> list[Climb]:
-        """Return the ladders to climb; relevance goes with weight decay, for both say how far to trust an input."""
-        climbs: list[Climb] = []
-        if weight_decay is None:
-            climbs += [self._decays, self._relevance] if self.data.x.shape[1] > 1 else [self._decays]
-        if voters is None:
-            climbs += [self._voters, self._names] if self.named is not None else [self._voters]
-        return climbs
 
     def _decays(self, recipe: Recipe, slopes: Floats) -> list[Rung]:
         return [(replace(recipe, weight_decay=decay), self.freer * rung) for rung, decay in enumerate(DECAYS)]
@@ -219,10 +176,6 @@ class Workshop:
         handicap = 1.0 + np.array([[earned for _, earned in ladder] for ladder in ladders]).T
         return (loss * handicap).round(6).argmin(axis=0)
 
-    def _scaled(self, recipe: Recipe, fold: int) -> Recipe:
-        contexts = max(len(self.splits[fold * self.members][0]), 1)
-        return replace(recipe, weight_decay=recipe.weight_decay * min(1.0, _TRIAL_FIT / contexts))
-
     # -- training -----------------------------------------------------------------------------------------------------
 
     def _train(self, ladders: list[list[Rung]], *, trial: bool, share: float) -> tuple[Shape, Trained]:
@@ -233,9 +186,9 @@ class Workshop:
             for fold, (recipe, _) in enumerate(rungs)
             for member in range(self.members)
         ]
-        data = self.named if self.named and any(task.named for task in tasks) else self.data
+        data = self.named if self.named and any(task.recipe.named for task in tasks) else self.data
         inputs, agents, ties = self.data.x.shape[1], self.pooled.shape[1], self.tie.shape[1]
-        shape = Shape(inputs, agents, max(task.voters for task in tasks), self.hidden, ties)
+        shape = Shape(inputs, agents, max(task.recipe.voters for task in tasks), self.hidden, ties)
         epochs = min(self.schedule.epochs, _TRIAL_EPOCHS) if trial else self.schedule.epochs
         schedule = replace(self.schedule, epochs=epochs)
         return shape, train(data, tasks, shape, schedule, lambda done: self.effort.advance(done * share))
@@ -244,18 +197,7 @@ class Workshop:
         fit, check = self.splits[row]
         if trial:
             fit, check = fit[:_TRIAL_FIT], check[:_TRIAL_CHECK]
-        return Task(
-            fit=fit,
-            check=check,
-            pooled=self.pooled[row],
-            tie=self.tie[row],
-            voters=recipe.voters,
-            weight_decay=recipe.weight_decay,
-            relevance=np.array(recipe.relevance or (1.0,) * self.data.x.shape[1]),
-            seed=(self.effort.seed, 2, row),
-            group=group,
-            named=recipe.named,
-        )
+        return Task(fit, check, self.pooled[row], self.tie[row], recipe, (self.effort.seed, 2, row), group)
 
 
 def _by_name(log: Feedback, data: Data) -> Data | None:

@@ -47,26 +47,20 @@ class Probes:
         return answers if self.pooling is None else np.asarray(answers @ self.pooling, answers.dtype)
 
 
-def own_menus(menus: MenuCatalogue, questions: list[Question]) -> Probes:
-    """Return the probes for the columns of a catalogue: its own menus."""
-    return Probes(menus, _numbers(menus, questions))
-
-
 def probes_of(log: Feedback, questions: list[Question]) -> Probes:
     """Return the probes for the columns of a log, given the questions of its whole ballots."""
     if log.ballots is None:
-        return own_menus(log.menus, questions)
+        return Probes(log.menus, question_numbers(log.menus, questions))
     whole, columns = log.ballots.menus, log.ballots.menus.columns
-    number = _numbers(whole, questions)
+    number = question_numbers(whole, questions)
     mass = np.bincount(whole.of_record, log.ballots.records.weights, len(whole)) / np.diff(columns.offsets)
-    free = np.array([_menu_free(question) for question in questions], bool)[number]
+    free = _menu_free(questions)[number]
     place = np.full(n_pairs(log.n_agents), -1)
     place[log.menus.columns.pair] = np.arange(len(log.menus.columns))
     cell = number[columns.menu].astype(np.int64) * len(place) + columns.pair  # a question and a pair
     weight = mass[columns.menu]
-    alone = _alone(cell, weight, free[columns.menu], len(place), log.n_agents)
     kept = _representative(whole, cell, np.flatnonzero(~free), mass)
-    return _joined(whole, number, kept, cell, weight, alone, place)
+    return _joined(whole, number, kept, cell, weight, free[columns.menu], place)
 
 
 def bridge_probes(log: Feedback, questions: list[Question], pairs: Ints, *, seed: int = 0) -> Probes:
@@ -76,38 +70,33 @@ def bridge_probes(log: Feedback, questions: list[Question], pairs: Ints, *, seed
     hardly; where the log has none, the commonest question of all, on menus made up with agents drawn at random.
     """
     whole, K = log.whole, log.n_agents
-    number = _numbers(whole.menus, questions)
+    number = question_numbers(whole.menus, questions)
     asked = np.bincount(number[whole.menus.of_record], whole.records.weights, len(questions))
-    free = np.array([_menu_free(question) for question in questions], bool)
+    free = _menu_free(questions)
     chosen = int(np.where(free, asked, -1).argmax() if free.any() else asked.argmax())
     j, k = (side[pairs] for side in np.triu_indices(K, 1))
     size = 2 if free.any() else questions[chosen].size
     copies = 1 if size == 2 else _COMPLETED
     members = np.sort(_completed(np.repeat(np.stack([j, k], axis=1), copies, axis=0), size, K, seed), axis=1)
-    menus = _catalogue(members, questions[chosen].form, K)
+    offsets, forms = offsets_of(np.full(len(members), members.shape[1])), np.full(len(members), questions[chosen].form)
+    agents, nobody = members.ravel().astype(np.int16), np.zeros(0, np.int32)
+    menus = MenuCatalogue(offsets, agents, forms.astype(np.int16), nobody, K)
     right = menus.columns.pair == np.repeat(np.repeat(pairs, copies), np.diff(menus.columns.offsets))
     rows, column = np.flatnonzero(right), np.repeat(np.arange(len(pairs)), copies)
     pooling = csr_array((np.full(len(rows), 1 / copies), (rows, column)), shape=(len(right), len(pairs)))
     return Probes(menus, np.full(len(menus), chosen), pooling)
 
 
-def _menu_free(question: Question) -> bool:
-    """Tell whether the order of two agents does not, or hardly, depend on who else is in the menu."""
-    return question.kind != Kind.CENSORED
+def _menu_free(questions: list[Question]) -> Bools:
+    """Tell in which questions the order of two agents does not, or hardly, depend on who else is in the menu."""
+    return np.array([question.kind != Kind.CENSORED for question in questions], bool)
 
 
-def _numbers(menus: MenuCatalogue, questions: list[Question]) -> Ints:
+def question_numbers(menus: MenuCatalogue, questions: list[Question]) -> Ints:
     """Return (M,) the question of each menu."""
     number = {(question.size, question.form): q for q, question in enumerate(questions)}
     both = zip(menus.sizes.tolist(), menus.form.tolist(), strict=True)
     return np.array([number[size, form] for size, form in both], np.int64)
-
-
-def _alone(cell: Ints, weight: Floats, free: Bools, pairs: int, n_agents: int) -> tuple[Ints, Ints, Ints, Floats]:
-    """Return the menus of two, (m, 2), that stand for pairs in menu-free questions: with question, pair and weight."""
-    keys, at = np.unique(cell[free], return_inverse=True)
-    j, k = (side[keys % pairs] for side in np.triu_indices(n_agents, 1))
-    return np.stack([j, k], axis=1), keys // pairs, keys % pairs, np.bincount(at, weight[free], len(keys)).astype(float)
 
 
 def _representative(menus: MenuCatalogue, cell: Ints, asked: Ints, mass: Floats) -> Ints:
@@ -128,16 +117,16 @@ def _representative(menus: MenuCatalogue, cell: Ints, asked: Ints, mass: Floats)
 
 
 def _joined(
-    whole: MenuCatalogue,
-    number: Ints,
-    kept: Ints,
-    cell: Ints,
-    weight: Floats,
-    alone: tuple[Ints, Ints, Ints, Floats],
-    place: Ints,
+    whole: MenuCatalogue, number: Ints, kept: Ints, cell: Ints, weight: Floats, free: Bools, place: Ints
 ) -> Probes:
-    """Return menus of two and whole menus as one catalogue, the columns of each weighted by how often it was asked."""
-    two, of_two, pair_of_two, weight_of_two = alone
+    """Return menus of two, for the cells that are `free`, and the whole menus that were kept as one catalogue.
+
+    The columns of each are weighted by how often it was asked.
+    """
+    keys, at = np.unique(cell[free], return_inverse=True)
+    of_two, pair_of_two = np.divmod(keys, len(place))
+    two = np.stack([side[pair_of_two] for side in np.triu_indices(whole.n_agents, 1)], axis=1)
+    weight_of_two = np.bincount(at, weight[free], len(keys)).astype(float)
     sizes = np.concatenate([np.full(len(two), 2), whole.sizes[kept]])
     agents = [two.ravel(), *(whole.members(int(menu)) for menu in kept)]
     menus = MenuCatalogue(
@@ -161,9 +150,3 @@ def _completed(pair: Ints, size: int, n_agents: int, seed: int) -> Ints:
     order = rng.random((len(pair), n_agents))
     order[np.arange(len(pair))[:, None], pair] = -1.0  # the pair itself comes first
     return np.argsort(order, axis=1)[:, : min(size, n_agents)]
-
-
-def _catalogue(members: Ints, form: int, n_agents: int) -> MenuCatalogue:
-    sizes = np.full(len(members), members.shape[1])
-    agent, forms = members.ravel().astype(np.int16), np.full(len(members), form, np.int16)
-    return MenuCatalogue(offsets_of(sizes), agent, forms, np.zeros(0, np.int32), n_agents)

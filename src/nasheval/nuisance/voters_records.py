@@ -105,11 +105,8 @@ def question_rows(questions: Iterable[Question]) -> Ints:
 def _kind(size: int, form: int, ties: bool) -> Kind:
     if form not in (ORDER, PARTIAL):
         return Kind.CENSORED
-    if not ties:
-        return Kind.RANKED
-    if size == 2:
-        return Kind.DUEL
-    return Kind.TIED if size <= TIED_MENU else Kind.PAIRS
+    with_ties = Kind.DUEL if size == 2 else Kind.TIED if size <= TIED_MENU else Kind.PAIRS
+    return with_ties if ties else Kind.RANKED
 
 
 def _tied_sizes(log: Feedback) -> dict[tuple[int, int], int]:

@@ -17,6 +17,24 @@ from nasheval.nuisance.voters_records import Kind, Question, Table
 
 _PROOF = 3.0  # log likelihood by which a group must beat the pooled model on held-out records to leave it
 _ROWS = 1 << 15  # contexts evaluated at a time
+_RATE = 16e-3  # highest learning rate
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What may differ from fold to fold.
+
+    Args:
+        voters: number of latent voters.
+        weight_decay: how fast weights shrink toward the pooled model, per unit of learning rate.
+        relevance: what each input is multiplied by; empty where all are alike.
+        named: whether voters with names are distinguished, where the data has names.
+    """
+
+    voters: int = 4
+    weight_decay: float = 0.3
+    relevance: tuple[float, ...] = ()
+    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -28,24 +46,18 @@ class Task:
         check: contexts that choose its best epoch.
         pooled: (K,) pooled utilities of the contexts it learns from.
         tie: (T,) log tie weights to start at.
-        voters: number of voters.
-        weight_decay: how fast its weights shrink toward the pooled model, per unit of learning rate.
-        relevance: (inputs,) what each input is multiplied by.
+        recipe: what may differ from fold to fold.
         seed: of all it draws.
         group: tasks of one group share their best epoch.
-        named: whether voters with names are distinguished, where the data has names.
     """
 
     fit: Ints
     check: Ints
     pooled: Floats
     tie: Floats
-    voters: int
-    weight_decay: float
-    relevance: Floats
+    recipe: Recipe
     seed: tuple[int, ...]
     group: int
-    named: bool = False
 
 
 @dataclass(frozen=True)
@@ -55,14 +67,12 @@ class Schedule:
     Args:
         epochs: passes over the contexts.
         batch: contexts per step and model.
-        rate: highest learning rate.
         device: "cpu" or "cuda".
         threads: of PyTorch.
     """
 
     epochs: int
     batch: int
-    rate: float = 16e-3
     device: str = "cpu"
     threads: int = 1
 
@@ -116,26 +126,26 @@ class _Trainer:
         self.data, self.tasks, self.shape, self.schedule = data, tasks, shape, schedule
         self.device = torch.device(schedule.device)
         self.rngs = [np.random.default_rng(task.seed) for task in tasks]
-        voters, pooled = np.array([t.voters for t in tasks]), np.stack([t.pooled for t in tasks])
-        tie, relevance = np.stack([t.tie for t in tasks]), np.stack([t.relevance for t in tasks])
-        spread = np.array([spread_of(data.x[t.fit], t.relevance) for t in tasks])
-        start = initial(shape, self.rngs, voters, spread, pooled, tie, len(data.shares))
-        self.named, self.shares = self._column([t.named for t in tasks]), self._put(data.shares.astype(np.float32))
+        recipes = [task.recipe for task in tasks]
+        voters, pooled = np.array([recipe.voters for recipe in recipes]), np.stack([t.pooled for t in tasks])
+        relevance = np.array([recipe.relevance or (1.0,) * shape.inputs for recipe in recipes])
+        spread = np.array([spread_of(data.x[t.fit], each) for t, each in zip(tasks, relevance, strict=True)])
+        start = initial(shape, self.rngs, voters, spread, pooled, np.stack([t.tie for t in tasks]), len(data.shares))
+        self.named, self.shares = self._column([r.named for r in recipes]), self._put(data.shares.astype(np.float32))
         self.relevance = self._put(relevance.astype(np.float32)).unsqueeze(1)
         self.p = {name: self._put(values) for name, values in start.items()}
         self.free = {name: p.requires_grad_() for name, p in self.p.items() if name not in FIXED}
         self.best = {name: self._put(values) for name, values in pooled_only(start).items()}
-        self.decay = self._column([t.weight_decay for t in tasks])
+        self.decay = self._column([recipe.weight_decay for recipe in recipes])
         self.x = self._put(data.x)
         self.tables = [_TableOnDevice(table, self._put) for table in data.tables]
         self.steps = max(1, ceil(max(len(t.fit) for t in tasks) / schedule.batch))
-        mass = context_mass(data.tables, len(data.x))
+        mass, records = (context_sums(data.tables, each, len(data.x)) for each in ("weight", "count"))
         self.check_mass = np.array([mass[t.check].sum() for t in tasks])
-        records = _by_context(data.tables, [table.count for table in data.tables], len(data.x))
         self.check_count = np.array([records[t.check].sum() for t in tasks])
         fit_mass = np.maximum([mass[t.fit].sum() for t in tasks], 1e-12)
         self.scale = self._put((self.steps / fit_mass).astype(np.float32))
-        self.optimiser = torch.optim.Adam(self.free.values(), lr=schedule.rate, betas=(0.9, 0.99), fused=True)
+        self.optimiser = torch.optim.Adam(self.free.values(), lr=_RATE, betas=(0.9, 0.99), fused=True)
 
     def _put(self, values: Array) -> Tensor:
         return to_device(values, self.device)
@@ -146,7 +156,10 @@ class _Trainer:
     # -- the loop -----------------------------------------------------------------------------------------------------
 
     def run(self, advance: Advance) -> Trained:
-        check = list(_batches([t.check for t in self.tasks], self._check_steps(), self.data.tables))
+        import torch
+
+        steps = max(1, ceil(max(len(t.check) for t in self.tasks) * len(self.tasks) / _ROWS))
+        check = list(_batches([t.check for t in self.tasks], steps, self.data.tables))
         pooled_loss = loss = self._losses(check, self._population(self.best))
         epoch = np.zeros(len(self.tasks), np.int64)
         for number in range(1, self.schedule.epochs + 1):
@@ -156,7 +169,10 @@ class _Trainer:
             now = self._losses(check, self._population(self.p))
             better = self._improved(now, loss, pooled_loss)
             loss, epoch = np.where(better, now, loss), np.where(better, number, epoch)
-            self._keep(better)
+            chosen = self._put(better)
+            for name, p in self.p.items():
+                mask = chosen.view(-1, *[1] * (p.dim() - 1))
+                self.best[name] = torch.where(mask, p.detach(), self.best[name])
             advance(1.0 / self.schedule.epochs)
         self.best["hidden_0"] *= self.relevance.mT  # so what is returned reads the inputs as they are
         kept = self._population(self.best)
@@ -176,10 +192,6 @@ class _Trainer:
             mean = torch.einsum("mnv,n->mv", torch.softmax(self._by_name(p), -1), self.shares)
         return {name: values for name, values in p.items() if name != "named"} | {"logit": mean.clamp(min=1e-30).log()}
 
-    def _check_steps(self) -> int:
-        longest = max(len(t.check) for t in self.tasks)
-        return max(1, ceil(longest * len(self.tasks) / _ROWS))
-
     def _improved(self, now: Floats, best: Floats, pooled: Floats) -> Bools:
         """Tell for each task whether its group as a whole is better than ever, and clearly better than pooling."""
         group = np.array([task.group for task in self.tasks])
@@ -187,18 +199,10 @@ class _Trainer:
         on_best, on_pooled = (np.bincount(group, gain)[group] for gain in gains)
         return (on_best > 0) & (on_pooled > _PROOF)
 
-    def _keep(self, better: Bools) -> None:
-        import torch
-
-        chosen = self._put(better)
-        for name, p in self.p.items():
-            mask = chosen.view(-1, *[1] * (p.dim() - 1))
-            self.best[name] = torch.where(mask, p.detach(), self.best[name])
-
     def _step(self, batch: _Batch, progress: float) -> None:
         import torch
 
-        rate = self.schedule.rate * one_cycle(progress)
+        rate = _RATE * one_cycle(progress)
         self.optimiser.param_groups[0]["lr"] = rate
         self.optimiser.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.device)
@@ -229,7 +233,7 @@ class _Trainer:
         """Yield for each table the weighted negative log likelihood of its records and the model of each."""
         import torch
 
-        contexts = self._put(batch.contexts)
+        contexts = self._put(batch[0])
         models, width = contexts.shape
         x = self.x.index_select(0, contexts.view(-1)).view(models, width, -1)
         u, log_weight, lean = forward(p, x * self.relevance, self.shape)
@@ -238,7 +242,7 @@ class _Trainer:
         if by_name:
             log_weight = torch.log_softmax(self._by_name(p), -1)
         log_weight = log_weight.reshape(-1, V)
-        for table, rows, records in zip(self.tables, batch.rows, batch.records, strict=True):
+        for table, (rows, records) in zip(self.tables, batch[1], strict=True):
             if not len(rows):
                 continue
             row, record = self._put(rows), self._put(records)
@@ -292,13 +296,8 @@ class _TableOnDevice:
         return log_likelihood(self.question.kind, u, self.shape, starts, extra, ties)
 
 
-@dataclass(frozen=True)
-class _Batch:
-    """Contexts (models, width), and for each table which row each record belongs to; rows count models * width."""
-
-    contexts: Ints
-    rows: list[Ints]
-    records: list[Ints]
+# Contexts (models, width), and for each table which row each record belongs to, of models * width, and which it is.
+_Batch = tuple[Ints, list[tuple[Ints, Ints]]]
 
 
 def _batches(contexts: list[Ints], steps: int, tables: list[Table]) -> Iterator[_Batch]:
@@ -314,20 +313,16 @@ def _batches(contexts: list[Ints], steps: int, tables: list[Table]) -> Iterator[
         sizes = np.where(grid.ravel() >= 0, np.diff(table.offsets)[flat], 0)
         rows = np.repeat(np.arange(len(flat)) % grid[0].size, sizes)
         cuts = np.cumsum(sizes.reshape(steps, -1).sum(axis=1))[:-1]
-        answers.append((np.split(rows, cuts), np.split(runs(table.offsets[:-1][flat], sizes), cuts)))
+        records = np.split(runs(table.offsets[:-1][flat], sizes), cuts)
+        answers.append(list(zip(np.split(rows, cuts), records, strict=True)))
     for step in range(steps):
-        yield _Batch(np.maximum(grid[step], 0), [rows[step] for rows, _ in answers], [ids[step] for _, ids in answers])
+        yield np.maximum(grid[step], 0), [answer[step] for answer in answers]
 
 
-def context_mass(tables: list[Table], n_contexts: int) -> Floats:
-    """Return (n_contexts,) the weight of the records of each context."""
-    return _by_context(tables, [table.weight for table in tables], n_contexts)
-
-
-def _by_context(tables: list[Table], values: list[Floats | Ints], n_contexts: int) -> Floats:
-    """Return (n_contexts,) sums of a value of each row over the tables."""
+def context_sums(tables: list[Table], name: str, n_contexts: int) -> Floats:
+    """Return (n_contexts,) sums of a column of the tables, "weight" or "count", over the rows of each context."""
     sums = np.zeros(n_contexts)
-    for table, value in zip(tables, values, strict=True):
-        total = np.concatenate([[0.0], np.cumsum(value, dtype=np.float64)])
+    for table in tables:
+        total = np.concatenate([[0.0], np.cumsum(getattr(table, name), dtype=np.float64)])
         sums += total[table.offsets[1:]] - total[table.offsets[:-1]]
     return sums

@@ -177,7 +177,9 @@ class Stage1Diagnostics:
         """Draw the nuisances, the second stage, the clearest moves and the warnings."""
         from rich.text import Text
 
-        yield self.nuisances
+        from nasheval.payoff.drawing import nuisance_tables
+
+        yield from nuisance_tables(self.nuisances)
         yield Text(_stage_line(self.form, self.strength, self.surface_move))
         rows = [
             (move.column or "-", move.group, move.first, move.second, f"{move.move:+.3f}", f"{move.error:.3f}",

@@ -12,8 +12,7 @@ from nasheval.arrays import Bools, Floats, Ints, n_pairs
 from nasheval.boosting import begin, binned, complete, freed, grow, take
 from nasheval.nuisance.columns import ColumnModels
 from nasheval.nuisance.learners import Effort, Features, run_all
-from nasheval.nuisance.sklearn_models import EstimatorModels, fitted
-from nasheval.nuisance.trees import TreeModels
+from nasheval.nuisance.sklearn_models import fitted
 
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
@@ -94,7 +93,7 @@ class PairSurface:
     @staticmethod
     def of(models: Sequence[Booster | float], n_jobs: int = 1) -> PairSurface:
         """Return the surface of one boosted model per pair."""
-        return PairSurface(TreeModels((tuple(models),), -np.inf, np.inf, n_jobs))
+        return PairSurface(ColumnModels((tuple(models),), -np.inf, np.inf, n_jobs))
 
 
 @dataclass(frozen=True)
@@ -187,7 +186,7 @@ def fit_pairs(X: Features, labels: Floats, known: Bools, learner: Boosting | Reg
 
     models = run_all(fit, range(len(known)), len(known), effort)
     if trees is None:
-        return PairSurface(EstimatorModels((tuple(models),), -np.inf, np.inf))
+        return PairSurface(ColumnModels((tuple(models),), -np.inf, np.inf, form="network"))
     return PairSurface.of(models, effort.n_jobs)
 
 

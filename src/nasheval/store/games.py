@@ -12,7 +12,6 @@ import numpy as np
 
 from nasheval.arrays import Array, Floats, n_pairs
 from nasheval.files import Kinds, require_fields
-from nasheval.nuisance.trees import TreeModels
 from nasheval.payoff.bridging import bridge_of
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.second_stage import SECOND_STAGES, PayoffModel, Plugin
@@ -39,7 +38,7 @@ def pack_payoff(payoff: PayoffModel, files: dict[str, bytes]) -> dict[str, Any]:
     strength, surface = encode(payoff.strength, _WHAT, finite=False), payoff.surface
     entry: dict[str, Any] = {"form": payoff.form, "strength": strength, "surface": None, "unknown": []}
     if isinstance(surface, PairSurface):
-        if not isinstance(surface.models, TreeModels):
+        if surface.models.form == "network":
             raise unsavable(_WHAT, "made of scikit-learn regressors")
         entry["surface"] = "per-pair"
         files[_SURFACE] = models_text(surface.models.models[0], _WHAT).encode()

@@ -12,11 +12,9 @@ import numpy as np
 from nasheval.arrays import Array
 from nasheval.feedback.log import Feedback
 from nasheval.files import Kinds, require_fields
+from nasheval.nuisance.columns import ColumnModels, Tuned
 from nasheval.nuisance.learners import Features, FoldModels
-from nasheval.nuisance.sklearn_models import EstimatorModels
 from nasheval.nuisance.stack import StackModels
-from nasheval.nuisance.trees import TreeModels
-from nasheval.nuisance.tuning import Tuned, TunedModels
 from nasheval.nuisance.voters import VoterModels
 from nasheval.nuisance.voters_network import Shape
 from nasheval.nuisance.voters_records import Question, question_rows, questions_of
@@ -47,10 +45,10 @@ def pack_outcome(models: FoldModels, files: dict[str, bytes], name: str = "outco
         case VoterModels():
             files[f"{name}.safetensors"] = tensors_bytes(models.to_arrays())
             return {"kind": "voters"}
-        case TreeModels():
+        case ColumnModels() if models.form == "trees" or all(
+            isinstance(m, float) for row in models.models for m in row
+        ):
             return _pack_trees(models, files, name)
-        case EstimatorModels() if all(isinstance(model, float) for row in models.models for model in row):
-            return _pack_trees(TreeModels(models.models, models.low, models.high), files, name)  # they predict the same
         case StackModels():
             files[f"{name}.safetensors"] = tensors_bytes({"weights": models.weights, "losses": models.losses})
             own = [pack_outcome(one, files, f"{name}-{number}") for number, one in enumerate(models.models)]
@@ -58,10 +56,10 @@ def pack_outcome(models: FoldModels, files: dict[str, bytes], name: str = "outco
     raise unsavable(_WHAT, f"a {' or '.join(_kinds(models))}")
 
 
-def _pack_trees(models: TreeModels, files: dict[str, bytes], name: str) -> dict[str, Any]:
+def _pack_trees(models: ColumnModels, files: dict[str, bytes], name: str) -> dict[str, Any]:
     for fold, row in enumerate(models.models):
         files[f"{name}-fold-{fold}.txt"] = models_text(row, _WHAT).encode()
-    tuned = list(models.tuned) if isinstance(models, TunedModels) else None
+    tuned = list(models.tuned) or None
     return {"kind": "trees", "low": models.low, "high": models.high, "tuned": encode(tuned, _WHAT, finite=False)}
 
 
@@ -81,7 +79,7 @@ def unpack_outcome(entry: Any, files: Files, frame: Frame, name: str = "outcome"
     return unpack(require_fields(entry, "the outcome model", {"kind": str, **kinds}), files, frame, name)
 
 
-def _unpack_trees(entry: dict[str, Any], files: Files, frame: Frame, name: str) -> TreeModels:
+def _unpack_trees(entry: dict[str, Any], files: Files, frame: Frame, name: str) -> ColumnModels:
     low, high = entry["low"], entry["high"]
     if not -1 <= low <= high <= 1:
         raise ValueError(f"the outcome model predicts from {low} to {high}")
@@ -90,12 +88,10 @@ def _unpack_trees(entry: dict[str, Any], files: Files, frame: Frame, name: str) 
         return models_of(raw.decode("ascii"), len(frame.log.menus.columns), frame.X.trees.shape[1])
 
     rows = tuple(files.parsed(f"{name}-fold-{fold}.txt", row) for fold in range(frame.folds))
-    if entry["tuned"] is None:
-        return TreeModels(rows, low, high, frame.n_jobs)
-    tuned = tuple(decode(entry["tuned"], finite=False))
-    if len(tuned) != frame.folds or not all(isinstance(one, Tuned) for one in tuned):
+    tuned = tuple(decode(entry["tuned"] or [], finite=False))
+    if entry["tuned"] is not None and (len(tuned) != frame.folds or not all(isinstance(one, Tuned) for one in tuned)):
         raise ValueError("the outcome model does not have one search result per fold")
-    return TunedModels(rows, low, high, frame.n_jobs, tuned)
+    return ColumnModels(rows, low, high, frame.n_jobs, tuned=tuned)
 
 
 def _unpack_stack(entry: dict[str, Any], files: Files, frame: Frame, name: str) -> StackModels:

@@ -13,14 +13,14 @@ from nasheval.errors import InputError
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Entropy
 from nasheval.nuisance.choice import BestPropensity
-from nasheval.nuisance.marginal import Marginal
-from nasheval.nuisance.multinomial import Multinomial
+from nasheval.nuisance.columns import Tuned
 from nasheval.nuisance.propensity import Known
 from nasheval.nuisance.sklearn_models import Intercept
+from nasheval.nuisance.softmax import Multinomial
 from nasheval.nuisance.stack import Stack
-from nasheval.nuisance.strata import Strata
+from nasheval.nuisance.strata import Marginal, Strata
 from nasheval.nuisance.trees import TreeOutcome, TreePropensity
-from nasheval.nuisance.tuning import Tuned, TunedTrees
+from nasheval.nuisance.tuning import TunedTrees
 from nasheval.nuisance.voters import Voters
 from nasheval.payoff.aggregators import AsAsked, Cubic, Mean, Weighted
 from nasheval.payoff.strengths import Strength
@@ -39,8 +39,15 @@ _FORMER = {"PrintedPropensity": TreePropensity, "TreeMultinomial": TreePropensit
 TYPES: Mapping[str, Any] = {kind.__name__: kind for kind in _LISTED} | _FORMER
 # Settings that older versions wrote and that are gone, with the only value at which a model still means the same.
 _REMOVED: Mapping[str, Mapping[str, Any]] = {
-    "Voters": {"context_weights": False, "dropout": 0.0},
+    "Voters": {"context_weights": False, "dropout": 0.0, "batch": None, "rate": 16e-3},
     "Marginal": {"by": None, "prior": 20.0},
+    "BestPropensity": {"few_menus": 50},
+    "Multinomial": {"penalties": (1000.0, 100.0, 10.0, 1.0, 0.1, 0.01)},
+    "Strata": {
+        "most": 3,
+        "priors": (10.0, 30.0, 100.0, 300.0, 1000.0, 3000.0, 10000.0, 30000.0),
+        "spikes": ((0.1, 1.0), (0.1, 5.0), (0.01, 1.0)),
+    },
 }
 TAG = "is"  # the key that says what an object stands for
 _NOT_FINITE = ("inf", "-inf", "nan")
@@ -111,9 +118,8 @@ def decode(value: Any, *, finite: bool = True) -> Any:
     if kind in ("tuple", "frozenset", "array", "mapping") and list(rest) == ["items"] and type(rest["items"]) is list:
         return _container(kind, decode(rest["items"], finite=finite))
     if isinstance(kind, str) and kind in TYPES:
-        gone = _REMOVED.get(kind, {})
-        kept = {name: item for name, item in rest.items() if name not in gone or item != gone[name]}
-        return TYPES[kind](**{name: decode(item, finite=finite) for name, item in kept.items()})
+        gone, named = _REMOVED.get(kind, {}), {name: decode(item, finite=finite) for name, item in rest.items()}
+        return TYPES[kind](**{name: item for name, item in named.items() if name not in gone or item != gone[name]})
     raise ValueError(f"a setting of the unknown kind {kind!r:.60}")
 
 
