@@ -79,6 +79,17 @@ def _finite(text: str) -> float:
     return value
 
 
+def json_values(value: Any) -> Any:
+    """Return dictionaries, sequences and arrays as JSON can hold them; what is not a finite number becomes None."""
+    if isinstance(value, Mapping):
+        return {str(name): json_values(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_values(one) for one in value]
+    if hasattr(value, "tolist"):  # an array, or a number of NumPy's
+        return json_values(value.tolist())
+    return None if isinstance(value, float) and not isfinite(value) else value
+
+
 # -- reading and writing ----------------------------------------------------------------------------------------------
 
 

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import csv
 import json
-import math
 import os
 import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import typer
+
+from nasheval.files import json_values
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -41,19 +42,11 @@ def escaped(text: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print plain values as JSON; what is not a finite number is null."""
-    typer.echo(json.dumps(_plain(value), indent=1, ensure_ascii=False, allow_nan=False))
+    typer.echo(json.dumps(json_values(value), indent=1, ensure_ascii=False, allow_nan=False))
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows with the same keys as CSV."""
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(rows[0] if rows else [])
-    out.writerows([_plain(value) for value in row.values()] for row in rows)
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Mapping):
-        return {str(name): _plain(one) for name, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
+    out.writerows([json_values(value) for value in row.values()] for row in rows)

@@ -10,6 +10,7 @@ import numpy as np
 
 from nasheval.arrays import Floats, Ints, n_pairs, readonly
 from nasheval.feedback.log import Feedback
+from nasheval.files import json_values
 from nasheval.nuisance.balance import NeverAsked, PropensityCheck, check_propensities, never_asked, records_at
 from nasheval.nuisance.choice import Choice
 from nasheval.nuisance.crossfit import FLOOR, NuisanceFit
@@ -125,8 +126,7 @@ class NuisanceDiagnostics:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data that JSON can hold; what is not a number becomes None."""
-        plain: dict[str, Any] = _plain(asdict(self))
-        return plain
+        return dict(json_values(asdict(self)))
 
     def warnings(self) -> list[str]:
         """Say in words what a reader should know before trusting an estimate."""
@@ -272,11 +272,3 @@ def _propensity_warnings(measured: NuisanceDiagnostics) -> Iterator[str]:
             f"{int(thin.sum()):,} pairs have fewer than {_THIN} effective votes; fewest: {measured.pair_name(worst)}, "
             f"whose {measured.votes[worst]:,} votes count as {measured.effective[worst]:.1f}."
         )
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _plain(one) for name, one in value.items()}
-    if isinstance(value, tuple | list | np.ndarray):
-        return [_plain(one) for one in (value.tolist() if isinstance(value, np.ndarray) else value)]
-    return None if isinstance(value, float) and not np.isfinite(value) else value

@@ -12,6 +12,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Ints
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
+from nasheval.files import json_values
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.payoff.bridging import Unseen, unseen_notes
 from nasheval.payoff.drawing import listing, plain, warnings
@@ -162,14 +163,14 @@ class Stage1Diagnostics:
         return {
             "nuisances": self.nuisances.to_dict(),
             "second_stage": self.form,
-            "strength": None if self.strength is None else _finite(asdict(self.strength)),
+            "strength": None if self.strength is None else json_values(asdict(self.strength)),
             "surface_move": self.surface_move,
             "bridged": self._pairs(BRIDGED),
             "unknown": self._pairs(UNKNOWN),
             "unseen": self.unseen,
             "columns": [groups.column for groups in self.moves if groups.column],
             "significant_moves": self.n_significant,
-            "moves": [_finite(asdict(move)) for move in self.largest(_LISTED)],
+            "moves": [json_values(asdict(move)) for move in self.largest(_LISTED)],
             "warnings": self.warnings(),
         }
 
@@ -259,7 +260,3 @@ def _stage_line(form: SecondStage, strength: Strength | None, move: float) -> st
         f"{model} ({best}); strengths of pairs {min(strength.per_pair):.2f} to {max(strength.per_pair):.2f}, which "
         f"lower it by {strength.pairs_gain:.4f} ± {strength.pairs_gain_error:.4f}"
     )
-
-
-def _finite(values: dict[str, Any]) -> dict[str, Any]:
-    return {name: None if isinstance(v, float) and not np.isfinite(v) else v for name, v in values.items()}

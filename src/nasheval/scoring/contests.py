@@ -11,6 +11,7 @@ from scipy.special import rel_entr
 
 from nasheval.arrays import Bools, Floats
 from nasheval.feedback.groups import Groups
+from nasheval.files import json_values
 from nasheval.notes import once
 from nasheval.payoff.bridging import pair_matrix
 from nasheval.payoff.clusters import FEW, Cluster, Moments, Speaks, cluster_notes, group_moments
@@ -112,7 +113,7 @@ class Contest:
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON; an infinite error is None."""
         plain = {
-            name: _plain(getattr(self, name))
+            name: json_values(getattr(self, name))
             for name in ("value", "error", "lower", "upper", "effective", "untold", "against", "against_error",
                          "against_lower", "against_upper", "worst", "worst_lower", "worst_upper")
         }  # fmt: skip
@@ -125,10 +126,6 @@ class Contest:
             **plain,
             "worst_opponent": list(self.worst_opponent),
         }
-
-
-def _plain(values: Floats) -> list[Any]:
-    return [_plain(row) if np.ndim(row) else float(row) if np.isfinite(row) else None for row in values]
 
 
 @dataclass(frozen=True, eq=False)
