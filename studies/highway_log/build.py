@@ -4,7 +4,7 @@ The folder it fills:
 
     plan.json               what is being built; another plan needs another folder
     agents/                 one policy and one learning curve an agent, plain arrays
-    shards/                 one file a context: all agents on all its initialisations
+    shards/                 one file per context: all agents on all its initialisations
     episodes.parquet        split, configuration, initialisation, agent, speed, lane, safe, steps
     configurations.parquet  split, configuration, the five features
     curves.parquet          the learning curves, one row an episode

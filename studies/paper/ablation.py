@@ -68,7 +68,7 @@ def network(width: int, *, batch: int) -> Any:
     """Return the paper's perceptron: two hidden layers of one width, which stops when it no longer improves.
 
     Args:
-        batch: rows a step of Adam.
+        batch: rows per step of Adam.
     """
     from sklearn.neural_network import MLPRegressor
 

@@ -13,9 +13,9 @@ from studies.harness.rows import Row
 
 OURS = "NashEval (ours)"
 PRINTED = "NashEval-debiased (printed)"
-PER_PAIR = "NashEval-debiased (a pair)"
+PER_PAIR = "NashEval-debiased (per pair)"
 PLUG_IN = "NashEval-plug-in"
-ORACLE = "NashEval-oracle (a pair)"
+ORACLE = "NashEval-oracle (per pair)"
 ORACLE_PRINTED = "NashEval-oracle (printed)"
 BT_PLUG_IN = "BT-Plug-in"
 BT_REG = "BT-Reg"

@@ -121,7 +121,7 @@ def _times(rows: Rows, batch: int) -> Table:
     lines = [(path, *(_ms(taken(rows, path, K)) for K in sizes)) for path in PATHS]
     lines += [(f"step: {step}", *(_ms(_step(rows, step, K)) for K in sizes)) for step in rows.distinct("step")]
     return Table(
-        f"Milliseconds a context, {'one context' if batch == 1 else f'{batch} contexts'} a call",
+        f"Milliseconds per context, {'one context' if batch == 1 else f'{batch} contexts'} per call",
         ("way to an answer", *(f"K = {K}" for K in sizes)),
         tuple(lines),
         _share(rows, sizes),
@@ -241,7 +241,7 @@ def _runtime(rows: Rows) -> Any:
         ax.set_xticks(sizes, [str(K) for K in sizes])
         ax.minorticks_off()
         ax.grid(color="#e4e4e4", lw=0.6)
-        ax.set_title("one context a call" if batch == 1 else f"{batch} contexts a call")
+        ax.set_title("one context per call" if batch == 1 else f"{batch} contexts per call")
     axes[0, 0].set_ylabel("milliseconds a context")
     legend(figure, axes[0, 0], columns=2)
     return figure

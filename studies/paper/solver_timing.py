@@ -67,7 +67,7 @@ def timings(cell: Cell) -> list[Row]:
     """Return a row for each number of agents, batch size and step: the milliseconds a context.
 
     A round goes through all of them, so that what else the machine does meanwhile spoils a round and not a column.
-    Columns: part, agents, batch (contexts a call), step, ms.
+    Columns: part, agents, batch (contexts per call), step, ms.
 
     Args:
         cell: its settings name `sizes` (numbers with commas), `n` contexts to learn from, `batch`, `rounds`, `seed`.
