@@ -24,6 +24,7 @@ from nasheval.cli.evaluating import compared, plainly
 from nasheval.cli.reading import Reading
 from nasheval.errors import ConvergenceError, InputError, MissingExtraError
 from nasheval.estimator import load
+from nasheval.feedback.arrow import to_arrow
 
 AGENTS = ["ada", "bert", "cleo", "dora"]
 QUICK = ["--outcome", "lightgbm", "--folds", "2", "--jobs", "1"]
@@ -137,7 +138,7 @@ def test_parts_are_those_of_one_split(part, records):
     whole = ne.read_votes("votes.csv", context=["language"])
     train, test = whole.split(0.8, seed=3)
     assert log.n_records == records
-    assert log.equals({"train": train, "test": test, "all": whole}[part])
+    assert to_arrow(log).equals(to_arrow({"train": train, "test": test, "all": whole}[part]))
 
 
 def test_a_model_of_one_part_is_evaluated_on_the_other(tmp_path):
