@@ -23,6 +23,7 @@ def blocks(text, language):
     return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda page: page.name)
 def test_code_runs_and_prints_what_is_shown(page, tmp_path, monkeypatch):
     if page.name == "index.md":

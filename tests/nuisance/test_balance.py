@@ -46,6 +46,7 @@ def features(log):
     return Features.of(ContextEncoder.fit(log.contexts), log.contexts)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("learner", [Marginal(), Known(lambda X: np.full((len(X), 6), 1 / 6)), BestPropensity()])
 def test_the_level_is_held_under_random_assignment(learner):
     """Of 60 logs with p = 0.05 each, more than 8 fire with a chance below 0.3%."""
@@ -64,6 +65,7 @@ def test_shares_are_caught_where_selection_depends_on_the_context(n_agents, n, k
     assert all(one.column == ("length" if kind == "u-shape" else "language") for one in found if one.is_off)
 
 
+@pytest.mark.slow
 def test_a_model_of_the_context_is_not_blamed():
     log, X, _ = drawn_log(10, 4000, "clique u-shape")
     assert checked(log, X, Marginal()).p_value < 1e-6
@@ -176,6 +178,7 @@ def test_no_column_no_check():
     assert check_propensities(NuisanceFit(log, features(log), make_folds(log, 2), None, Rule(np.ones(1)))) is None
 
 
+@pytest.mark.slow
 def test_a_sample_of_contexts_has_learned_less(monkeypatch):
     """Shares of 6,000 draws, checked on 300 of them: a group's variance is hardly smaller for having been learned."""
     monkeypatch.setattr(module, "_MOST_CELLS", 6 * 300)

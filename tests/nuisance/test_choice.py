@@ -31,6 +31,7 @@ def out_of_fold(fit):
     return e
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("n_agents", "n", "kind", "most"),
     [

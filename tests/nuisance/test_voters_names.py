@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import nasheval as ne
 from nasheval.nuisance.crossfit import make_folds
@@ -47,6 +48,7 @@ def fitted(log, learner=None, n_folds=2):
     return models, X, out
 
 
+@pytest.mark.slow
 def test_names_tell_the_population_better():
     named, nameless, u = judged(0)
     truth = np.tanh((u[..., PAIRS[0]] - u[..., PAIRS[1]]) / 2).mean(axis=0)

@@ -44,6 +44,7 @@ def test_votes_without_any_pattern_leave_the_pooled_model():
     np.testing.assert_array_equal(models.predict(X[:1], 0), models.predict(X[7:8], 0))  # the same everywhere
 
 
+@pytest.mark.slow
 def test_votes_with_a_pattern_are_learned_from():
     log, x = duels(np.random.default_rng(1), 2_000, 4, lambda x, j, k: 1 / (1 + np.exp(-3 * x[0] * (j - k))))
     models, X = fitted(log)
@@ -71,6 +72,7 @@ def test_agents_that_never_met_are_told_apart_by_those_they_met():
     assert (models.predict(X[:5], 0)[:, met] > 0.8).all()
 
 
+@pytest.mark.slow
 def test_one_voter_is_enough_for_one_voter():
     log = ne.SyntheticWorld(seed=70).feedback("ranking", voters=1, n=1_500)
     assert (fitted(log)[0].n_voters <= 2).all()
@@ -157,6 +159,7 @@ def wide(rng, n, each, inputs):
     return ne.Feedback.from_partitions(x, said, agents="abc", context_of=context), margin
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("n", [200, 600])  # every rung in full, and trials
 def test_inputs_that_tell_nothing_are_found_out(n):
     log, margin = wide(np.random.default_rng(3), n, 9, inputs=6)

@@ -268,6 +268,7 @@ def test_groups_are_scored_as_if_alone_but_for_holding_together():
 # -- recovery ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("draws", [False, True])
 @pytest.mark.parametrize("wrong", ["nothing", "outcome", "propensity"])
 def test_it_is_unbiased_if_either_nuisance_is_right_and_its_intervals_cover(draws, wrong):

@@ -94,6 +94,7 @@ assert "torch" not in sys.modules
 """
 
 
+@pytest.mark.slow
 def test_a_new_process_gives_the_same_bits(models, X, tmp_path):
     folders = []
     for number, model in enumerate(models.values()):

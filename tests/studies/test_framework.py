@@ -112,6 +112,7 @@ def test_a_fresh_run_forgets(tmp_path):
     assert len(ran) == 6
 
 
+@pytest.mark.slow
 def test_processes_give_what_one_gives(tmp_path):
     study = catalogue.study("highway")
     small = Study(study.name, study.title, study.paper, lambda scale: [_small(0), _small(1)], study.run, study.tables)

@@ -35,6 +35,7 @@ def weighted_sums(name: str, seeds: range) -> tuple[np.ndarray, np.ndarray]:
     return np.array(found), truth
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["category-4", "u-shaped-4", "random-4", "inclusion-8", "tiny-4"])
 def test_votes_weighted_by_true_propensities_give_the_truth(name: str) -> None:
     sums, truth = weighted_sums(name, range(0, 400, 10))  # one population, forty logs
