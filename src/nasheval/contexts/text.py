@@ -73,7 +73,7 @@ class TextEncoder:
         order = order[lengths[order] > 0]
         if not order.size:
             return vectors
-        model = _load_wordllama(self.dim) if self.model == WORDLLAMA else _load_transformer(self.model, self.dim)
+        model = _load(self.model, self.dim)
         for batch in _with_progress(_batches(order, lengths), order.size):
             raw = self._checked(model([texts[i] for i in batch]))
             norms = np.linalg.norm(raw, axis=1, keepdims=True)
@@ -114,6 +114,10 @@ def _with_progress(batches: Iterator[npt.NDArray[np.int64]], total: int) -> Iter
 
 
 @lru_cache(maxsize=2)
+def _load(model: str, dim: int) -> Model:
+    return _load_wordllama(dim) if model == WORDLLAMA else _load_transformer(model, dim)
+
+
 def _load_wordllama(dim: int) -> Model:
     try:
         with _root_logger_kept():

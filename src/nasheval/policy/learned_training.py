@@ -158,6 +158,10 @@ class Recipe:
         if not (0 < self.rate < np.inf and 0 <= self.weight_decay < np.inf):
             raise InputError(f"rate is {self.rate!r} and weight_decay {self.weight_decay!r}; accepted: above 0, and 0.")
 
+    def rate_at(self, progress: float) -> float:
+        """Return the learning rate at a share of the whole training."""
+        return self.rate if self.schedule == "constant" else self.rate * one_cycle(progress)
+
     def omega_at(self, omega: Regularizer, progress: float) -> Regularizer:
         """Return the regulariser at a share of the whole training."""
         if self.schedule == "constant" or progress >= _ANNEALED:
@@ -254,8 +258,7 @@ class _Trainer:
         for step in range(steps):
             progress = (number - 1 + step / steps) / self.recipe.epochs
             rows = order[step * self.recipe.batch : (step + 1) * self.recipe.batch]
-            share = 1.0 if self.recipe.schedule == "constant" else one_cycle(progress)
-            self.optimiser.param_groups[0]["lr"] = self.recipe.rate * share
+            self.optimiser.param_groups[0]["lr"] = self.recipe.rate_at(progress)
             self.optimiser.zero_grad(set_to_none=True)
             self._gaps(rows, self.recipe.omega_at(self.omega, progress)).mean().backward()
             self.optimiser.step()
