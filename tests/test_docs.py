@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
@@ -96,3 +97,12 @@ def test_the_results_page_is_what_the_kept_results_say():
     from studies.publish import page
 
     assert (ROOT / "docs/results.md").read_text() == page()
+
+
+def test_the_map_of_the_house_names_every_module():
+    text = (ROOT / "docs" / "architecture.md").read_text()
+    source = ROOT / "src" / "nasheval"
+    named = set(re.findall(r"`(?:\w+/)*([\w*]+)\.py`", text))
+    modules = {path.stem for path in source.rglob("*.py") if "report" not in path.parts} - {"__init__", "__main__"}
+    assert sorted(name for name in modules if not any(fnmatch(name, pattern) for pattern in named)) == []
+    assert sorted(name for name in named if "*" not in name and not list(ROOT.glob(f"[st]*/**/{name}.py"))) == []
