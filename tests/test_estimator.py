@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import json
 from importlib import import_module
 
 import numpy as np
@@ -12,14 +13,18 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.tree import DecisionTreeRegressor
 from sklearn.utils import estimator_checks
+from typer.testing import CliRunner
 
 import nasheval as ne
+from nasheval.cli import app
 from nasheval.errors import InputError
 from nasheval.estimator import members
 from nasheval.game.solver import solve
 from nasheval.payoff.surfaces import Boosting
+from nasheval.policy.exact import ExactPolicy
 from nasheval.policy.learned import LearnedPolicy
 from nasheval.scoring.explain import nearest_contexts
+from nasheval.scoring.report import gather
 
 STUMPS = DecisionTreeRegressor(max_depth=2, min_samples_leaf=10)
 QUICK = {"outcome": STUMPS, "folds": 2, "n_jobs": 1, "verbose": False}
@@ -192,6 +197,11 @@ def test_a_group_is_named_by_values_a_mask_or_a_rule(fitted):
         model.payoff_interval({"lang": "en"})
     with pytest.raises(InputError, match=r"No context of the log has \{'language': 'fr'\}\."):
         model.payoff_interval({"language": "fr"})
+    with pytest.raises(InputError, match=r"group asks for 'language' = 1; that column holds .*string"):
+        model.payoff_interval({"language": 1})
+    with pytest.raises(InputError, match=r"group asks for 'length' = 'x'; that column holds double"):
+        model.payoff_interval({"length": "x"})
+    assert model.payoff_interval({}).name == "all"
 
 
 def test_the_leaderboard_is_a_frame_of_groups_and_agents(fitted):
@@ -210,6 +220,34 @@ def test_the_leaderboard_is_a_frame_of_groups_and_agents(fitted):
     assert board[board["group"] == "en"].sort_values("rating")["agent"].tolist() == ["c", "b", "a"]
 
 
+def test_a_group_in_which_nobody_has_a_vote_is_left_out(tmp_path):
+    """Each pair was asked with a probability, so a context that was asked nothing counts too."""
+    log, contexts = make_log(240)
+    silent = pd.DataFrame({"language": ["fr"] * 10, "length": np.linspace(-1, 1, 10)})
+    said = [log.records.blocks(r) for r in range(log.n_records)]
+    table = pd.concat([contexts, silent], ignore_index=True)
+    asked = {"agents": ["a", "b", "c"], "context_of": np.arange(240), "design": "inclusion"}
+    log = ne.Feedback.from_partitions(table, [[["abc"[a] for a in block] for block in one] for one in said], **asked)
+    quick = {**QUICK, "outcome": "lightgbm", "propensity": "marginal"}
+    model = ne.NashEval(**quick, second_stage="none").fit(log)
+    assert model.stage1_.pseudo.used.all()
+    assert set(model.leaderboard(by="language")["group"]) == set(model.cycles(by="language")) == {"de", "en"}
+    report = gather(model.stage1_, by=["language"], draws=20)
+    assert {view.name for view in report.groups} == {"all", "de", "en"}
+    group = model.payoff_interval({"language": "fr"})
+    assert (group.lower[0, 1], group.upper[0, 1]) == (-1, 1)
+    assert "without a vote in this group: a, b, c" in str(group)
+    with pytest.raises(InputError, match="Nobody has a vote in the group 'language = fr'"):
+        group.equilibrium()
+    model.save(tmp_path / "model")
+    board = CliRunner().invoke(app, ["leaderboard", str(tmp_path / "model"), "--by", "language", "--format", "json"])
+    assert {row["group"] for row in json.loads(board.stdout)} == {"de", "en"}
+    page = tmp_path / "page.html"
+    result = CliRunner().invoke(app, ["report", str(tmp_path / "model"), "-o", str(page)])
+    assert result.exit_code == 0, result.output
+    assert page.exists()
+
+
 def test_an_explanation_holds_the_game_the_neighbours_and_their_votes(fitted):
     model, contexts = fitted
     found, X = model.explain(contexts.iloc[[7]].to_dict("records")[0]), model.stage1_.features(contexts.iloc[[7]])
@@ -222,6 +260,7 @@ def test_an_explanation_holds_the_game_the_neighbours_and_their_votes(fitted):
     assert list(found.shown) == ["language", "length"]
     assert 0 < sum(vote.weight for vote in found.votes) <= 1 + 1e-9
     assert found.to_dict()["votes"][0]["said"] in {f"{x} > {y}" for x in "abc" for y in "abc" if x != y}
+    assert "The votes that weigh most" in str(found)
     with pytest.raises(InputError, match="2 contexts were given; give one"):
         model.explain(contexts[:2])
 
@@ -283,6 +322,13 @@ def test_the_printed_algorithm_has_the_papers_settings():
     assert isinstance(model.policy, LearnedPolicy)
     assert (model.policy.output, model.policy.tune) == ("softmax", None)
     assert ne.NashEval.paper(costs={"a": 1.0}, cost_weight=0.5).policy.cost_weight == 0.5
+    changed = ne.NashEval.paper(regularizer=ne.Entropy(0.1), tune="fast")
+    assert changed.policy.regularizer == changed.regularizer == ne.Entropy(0.1)
+    assert changed.policy.tune == changed.tune == "fast"
+    assert ne.NashEval.paper(rho=0.5).policy.regularizer == ne.L2(0.5)
+    default = ne.NashEval.paper(policy=None, regularizer=None, boosting=None)
+    assert isinstance(default.policy, LearnedPolicy)
+    assert (default.regularizer, default.boosting) == (ne.L2(1e-3), Boosting())
 
 
 @pytest.mark.parametrize("design", ["inclusion", "one"])
@@ -316,3 +362,26 @@ def test_malformed_settings_are_named(settings, message):
     log, _ = make_log(40)
     with pytest.raises(InputError, match=message):
         ne.NashEval(**{**QUICK, **settings}).fit(log)
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"policy": "nash"}, "policy is 'nash'; accepted are 'exact', 'learned'"),
+        ({"policy": None}, "policy is None; accepted are 'exact', 'learned'"),
+        ({"budget": 2.0}, "cost_weight and budget speak of costs, and none were given"),
+        ({"policy": "learned", "cost_weight": 2.0}, "cost_weight and budget speak of costs, and none were given"),
+        ({"policy": LearnedPolicy(budget=2.0)}, "cost_weight and budget speak of costs, and none were given"),
+        ({"costs": {"a": 1, "b": 2, "c": 3, "d": 4}}, "costs names 'd', no agent"),
+        ({"costs": {"a": 1, "b": 2, "c": "price"}}, "column 'price' holds what 'c' costs"),
+        ({"availability": "region"}, "availability is 'region', no context column"),
+        ({"regularizer": "l2"}, "regularizer is 'l2'; accepted are"),
+        ({"policy": ExactPolicy(regularizer="l2")}, "regularizer is 'l2'; accepted are"),
+        ({"random_state": -1}, "random_state is -1; accepted is a whole number of 0 or more"),
+        ({"random_state": None}, "random_state is None; accepted is a whole number of 0 or more"),
+    ],
+)
+def test_settings_of_stage_2_are_checked_before_stage_1(monkeypatch, settings, message):
+    monkeypatch.setattr("nasheval.estimator.fit_stage1", lambda *log, **more: pytest.fail("Stage 1 was begun"))
+    with pytest.raises(InputError, match=message):
+        ne.NashEval(**{**QUICK, **settings}).fit(make_log(40)[0])

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
@@ -36,6 +37,7 @@ from nasheval.policy.base import Policy, PolicyLearner
 from nasheval.policy.choosing import choose, winner_sets
 from nasheval.policy.exact import ExactPolicy
 from nasheval.policy.learned import LearnedPolicy
+from nasheval.policy.terms import Terms
 from nasheval.progress import stages
 from nasheval.scoring.explain import Explanation, explain
 from nasheval.scoring.leaderboard import as_frame, standings
@@ -108,13 +110,12 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
         Args:
             rho: of the L2 regulariser.
-            options: anything else that `NashEval` takes; the policy is the paper's network, trained with the gap loss
-                at the middle of its grid, unless given here.
+            options: anything else that `NashEval` takes, None for the default; the policy is the paper's network,
+                trained with the gap loss at the middle of its grid unless `tune` is given.
         """
-        trees = {
-            "num_iterations": 100, "num_leaves": 15, "learning_rate": 0.1, "min_data_in_leaf": 50, "max_depth": 7
-        }  # fmt: skip
-        terms = {name: options[name] for name in ("costs", "cost_weight", "budget") if name in options}
+        trees = {"num_iterations": 100, "num_leaves": 15, "learning_rate": 0.1, "min_data_in_leaf": 50, "max_depth": 7}
+        options = {name: value for name, value in options.items() if value is not None}
+        terms = {name: options[name] for name in (*_TERMS, "tune") if name in options}
         settings: dict[str, Any] = {
             "outcome": TreeOutcome(params=trees),
             "propensity": TreePropensity(params=trees),
@@ -123,7 +124,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             "regularizer": L2(rho),
             "aggregator": Mean(),
             "unseen": "tie",
-            "policy": LearnedPolicy.paper(regularizer=L2(rho), tune=None, **terms),
+            "policy": LearnedPolicy.paper(**{"regularizer": L2(rho), "tune": None, **terms}),
         }
         return cls(**{**settings, **options})
 
@@ -132,17 +133,17 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
     def fit(self, feedback: Any, y: None = None) -> Self:
         """Learn from a log: a Feedback, the path of a vote file, or a DataFrame of votes."""
         log = feedback if isinstance(feedback, Feedback) else read_votes(feedback)
-        effort, settings = self._effort(), self._settings(_STAGE1)
+        effort, settings, learner = self._effort(), self._settings(_STAGE1), self._learner(log)
         with stages(_SHARES, show=self.verbose) as begin:
             self.stage1_ = fit_stage1(log, **settings, tune=self.tune or None, effort=effort, begin=begin)
-            policy = self._fit_policy(self.stage1_, replace(effort, advance=begin("policy")))
+            policy = learner.fit(self.stage1_, replace(effort, advance=begin("policy")))
             self.policy_ = among_available(policy, log, self.availability)
         self.agents_ = log.agents
         self.feature_names_in_ = np.array(log.contexts.column_names, dtype=object)
         return self
 
-    def _fit_policy(self, stage1: Stage1, effort: Effort) -> Policy:
-        """Return the policy of Stage 2."""
+    def _learner(self, log: Feedback) -> PolicyLearner:
+        """Return what learns the policy of Stage 2, checked against the log before Stage 1 takes its hours."""
         learner = self.policy
         if learner == "exact":
             learner = ExactPolicy(**self._settings(_TERMS))
@@ -150,7 +151,13 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             learner = LearnedPolicy(**self._settings(_TERMS), tune=self.tune)
         if not isinstance(learner, PolicyLearner):
             raise InputError(f"policy is {learner!r}; accepted are 'exact', 'learned' or a policy with a fit method.")
-        return learner.fit(stage1, effort)
+        for owner in (self, learner) if isinstance(learner, ExactPolicy | LearnedPolicy) else (self,):
+            terms = Terms(**{name: getattr(owner, name) for name in _TERMS})
+            if not hasattr(terms.regularizer, "best_response"):
+                raise InputError(f"regularizer is {terms.regularizer!r}; accepted are L2(rho) and Entropy(tau).")
+            terms.omega(terms.costs_at(log.agents, log.contexts), log.n_contexts, log.n_agents)
+        among_available(learner, log, self.availability)  # type: ignore[arg-type]  # for its checks of the column
+        return learner
 
     def _settings(self, names: Sequence[str]) -> dict[str, Any]:
         return {name: getattr(self, name) for name in names}
@@ -158,6 +165,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
     def _effort(self) -> Effort:
         if self.engine != "local":
             raise InputError(f"engine is {self.engine!r}; accepted is 'local'.")
+        if not isinstance(self.random_state, int | np.integer) or self.random_state < 0:
+            raise InputError(f"random_state is {self.random_state!r}; accepted is a whole number of 0 or more.")
         jobs = self.n_jobs or os.cpu_count() or 1
         return Effort(seed=self.random_state, n_jobs=jobs, device=chosen_device(self.device))
 
@@ -216,21 +225,19 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
     def payoff(self, contexts: object) -> Floats:
         """Return A(x), (n, K, K)."""
-        check_is_fitted(self, "policy_")
-        return self.stage1_.payoffs(contexts)
+        return self._stage1.payoffs(contexts)
 
     def explain(self, context: object, **options: Any) -> Explanation:
         """Return what stands behind the lottery at one context: the game, the nearest contexts, the heaviest votes."""
-        check_is_fitted(self, "policy_")
-        table = one_row(context)
-        return explain(self.stage1_, table, self.predict_proba(table)[0], **options)
+        stage1, table = self._stage1, one_row(context)
+        return explain(stage1, table, self.predict_proba(table)[0], **options)
 
     # -- the log as a whole -------------------------------------------------------------------------------------------
 
     def leaderboard(self, by: str | None = None, *, confidence: float = 0.95, voters: Speaks | None = None) -> Any:
         """Return a DataFrame: group, agent, lottery, lower, upper, frequency, in_support, rating, votes, ...
 
-        Agents without a vote in a group are no candidates there and are left out.
+        Agents without a vote in a group are no candidates there and are left out, as are groups without a vote.
 
         Args:
             by: a context column; None: one group, "all".
@@ -322,16 +329,18 @@ def one_row(context: object) -> Any:
 
 def members(log: Feedback, group: Any) -> tuple[Bools | None, str]:
     """Return (n_contexts,) who is in a group, and its name."""
-    if group is None:
+    if group is None or (isinstance(group, Mapping) and not group):
         return None, ALL
     if isinstance(group, Mapping):
         inside = np.ones(log.n_contexts, bool)
         for column, value in group.items():
-            if column not in log.contexts.column_names:
-                raise InputError(
-                    f"group asks for {column!r}, no context column: {', '.join(log.contexts.column_names)}."
-                )
-            inside &= np.asarray(pc.fill_null(pc.equal(log.contexts[column], value), False))
+            if column not in (names := log.contexts.column_names):
+                raise InputError(f"group asks for {column!r}, no context column: {', '.join(names)}.")
+            try:
+                inside &= np.asarray(pc.fill_null(pc.equal(log.contexts[column], value), False))
+            except (pa.ArrowException, TypeError):
+                kind = log.contexts[column].type
+                raise InputError(f"group asks for {column!r} = {value!r}; that column holds {kind}.") from None
         if not inside.any():
             raise InputError(f"No context of the log has {group!r}.")
         return inside, ", ".join(f"{column} = {value}" for column, value in group.items())

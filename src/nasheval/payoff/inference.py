@@ -188,9 +188,10 @@ class GroupPayoff:
         from nasheval.game.regularizers import L2
         from nasheval.game.solver import solve
 
+        if not self.present.any():
+            raise InputError(f"Nobody has a vote in the group {self.name!r}: it has no candidates and no equilibrium.")
         K = len(self.agents)
-        rng = np.random.default_rng((self.seed, 1))
-        means = rng.uniform(-1, 1, (self.draws, len(self._known)))
+        means = np.random.default_rng((self.seed, 1)).uniform(-1, 1, (self.draws, len(self._known)))
         normal = studentised_draws(self.moments, self.draws, np.random.default_rng(self.seed))
         z = student(normal, self.moments.freedom[self._known])
         means[:, self._known] = self.moments.mean[self._known] + self.moments.error[self._known] * z
@@ -264,6 +265,7 @@ def group_payoffs(
     voters: Speaks | None = None,
     draws: int = 1000,
     seed: int = 0,
+    voteless: bool = False,
 ) -> list[GroupPayoff]:
     """Return the mean payoffs of groups of contexts; every group payoff of the package is made here.
 
@@ -273,13 +275,15 @@ def group_payoffs(
         cluster: "context", "voter" (contexts fixed) or "both"; None: chosen by `voters`.
         voters: whom the intervals speak for: "panel", these very voters, or "population", others like them (needs
             names); None: the population with 20 named voters or more, the panel with fewer.
+        voteless: whether to keep groups in which nobody has a vote, and so nobody is a candidate.
     """
     level, agents = checked_level(confidence), pseudo.fit.log.agents
     moments = group_moments(pseudo.estimand, groups.code, len(groups), cluster, voters)
-    return [
+    payoffs = (
         GroupPayoff(name, agents, groups.code == g, each.floored(), level, draws, seed)
         for g, (name, each) in enumerate(zip(groups.names, moments, strict=True))
-    ]
+    )
+    return [payoff for payoff in payoffs if voteless or payoff.present.any()]
 
 
 def group_payoff(
@@ -293,16 +297,15 @@ def group_payoff(
     """
     inside = np.ones(pseudo.n_contexts, bool) if contexts is None else np.asarray(contexts)
     if inside.shape != (pseudo.n_contexts,) or inside.dtype.kind != "b":
-        raise InputError(
-            f"contexts has shape {inside.shape} of {inside.dtype}; accepted are booleans, one per context."
-        )
-    return group_payoffs(pseudo, Groups("", inside.astype(np.int64) - 1, (name,)), **options)[0]
+        given = f"{inside.shape} of {inside.dtype}"
+        raise InputError(f"contexts has shape {given}; accepted are booleans, one per context.")
+    return group_payoffs(pseudo, Groups("", inside.astype(np.int64) - 1, (name,)), voteless=True, **options)[0]
 
 
 def payoffs_by(pseudo: PseudoOutcomes, by: str | None, **options: Any) -> list[GroupPayoff]:
     """Return the mean payoffs of each value of a context column, most contexts first; None: of all contexts.
 
-    Values without a single pseudo-outcome are left out.
+    Values without a single vote are left out.
 
     Args:
         options: as for `group_payoffs`.

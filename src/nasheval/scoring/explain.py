@@ -10,8 +10,10 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
+from nasheval.notes import few
 from nasheval.nuisance.learners import Features
 from nasheval.payoff.bridging import STATUS_NAMES, Unseen
+from nasheval.payoff.drawing import plain
 from nasheval.payoff.stage1 import Stage1
 
 if TYPE_CHECKING:
@@ -83,10 +85,10 @@ class Explanation:
         """Return plain values, ready for JSON."""
         arrays = ("lottery", "payoff", "plug_in", "contexts", "distance")
         votes = [{"context": v.context, "said": str(v), "weight": v.weight} for v in self.votes]
-        plain = {name: getattr(self, name).tolist() for name in arrays}
+        numbers = {name: getattr(self, name).tolist() for name in arrays}
         status = [[STATUS_NAMES[code] for code in row] for row in self.status]
         more = {"shown": self.shown, "votes": votes, "status": status, "unseen": self.unseen}
-        return {"agents": list(self.agents), **plain, **more}
+        return {"agents": list(self.agents), **numbers, **more}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the lottery with the winners' rows of the game, the nearest contexts and the heaviest votes."""
@@ -112,6 +114,9 @@ class Explanation:
             legend = (f"{_MARKS[code]} {text}" for code, text in meanings.items() if (shown == code).any())
             yield Text("; ".join(legend), style="dim")
         yield from (near, votes)
+
+    def __str__(self) -> str:
+        return plain(self)
 
 
 def explain(stage1: Stage1, context: object, lottery: Floats, *, nearest: int = 5, votes: int = 10) -> Explanation:
@@ -191,15 +196,16 @@ def winner_notes(stage1: Stage1, payoff: Floats, winners: Sequence[str], up: Boo
     for winner in winners[:_NAMED]:
         a = stage1.agents.index(winner)
         rivals, status = up & (np.arange(len(up)) != a), stage1.status[a]
-        bridged, unknown = (np.flatnonzero(rivals & (status == code)) for code in (BRIDGED, UNKNOWN))
-        if not len(bridged) and not len(unknown):
+        unmet = (np.flatnonzero(rivals & (status == code)) for code in (BRIDGED, UNKNOWN))
+        bridged, unknown = ([stage1.agents[rival] for rival in each] for each in unmet)
+        if not bridged and not unknown:
             continue
         leads = int((rivals & (status == SEEN) & (payoff[a] > 0)).sum())
         note = f"{winner} leads {leads} of {int(rivals.sum())} rivals on votes"
-        if len(bridged):
-            note += f"; it was never compared with {_listed(stage1, bridged)} ({_how_bridged(stage1)})"
-        if len(unknown):
-            note += f"; nothing connects it with {_listed(stage1, unknown)} (no vote tells which is better)"
+        if bridged:
+            note += f"; it was never compared with {few(bridged, _NAMED)} ({_how_bridged(stage1)})"
+        if unknown:
+            note += f"; nothing connects it with {few(unknown, _NAMED)} (no vote tells which is better)"
         yield note
 
 
@@ -209,23 +215,14 @@ def context_notes(stage1: Stage1, won: Bools, up: Bools) -> Iterator[str]:
     Args:
         won, up: (n, K) the winners and the candidates.
     """
-    bridged, unknown = (int(rivals.any(axis=1).sum()) for rivals in rivals_not_met(stage1.status, won, up))
-    if bridged:
-        yield (
-            f"At {bridged:,} of {len(won):,} contexts a winner was never compared with some rival, and its payoff "
-            f"there is {_how_bridged(stage1)}."
-        )
-    if unknown:
-        yield (
-            f"At {unknown:,} of {len(won):,} contexts nothing connects a winner with some rival: no vote tells which "
-            "is better."
-        )
+    texts = (
+        f"a winner was never compared with some rival, and its payoff there is {_how_bridged(stage1)}",
+        "nothing connects a winner with some rival: no vote tells which is better",
+    )
+    for rivals, text in zip(rivals_not_met(stage1.status, won, up), texts, strict=True):
+        if count := int(rivals.any(axis=1).sum()):
+            yield f"At {count:,} of {len(won):,} contexts {text}."
 
 
 def _how_bridged(stage1: Stage1) -> str:
     return "bridged through others" if stage1.pseudo.unseen == "model" else "taken as a tie"
-
-
-def _listed(stage1: Stage1, agents: Ints) -> str:
-    names = ", ".join(stage1.agents[a] for a in agents[:_NAMED])
-    return names + (f" and {len(agents) - _NAMED} more" if len(agents) > _NAMED else "")

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats
 from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
@@ -52,12 +51,13 @@ def standings(log: Feedback, payoffs: Sequence[GroupPayoff], regularizer: Regula
     """Yield the agents that have a vote in each group, most probable first."""
     for payoff in payoffs:
         stability = payoff.equilibrium(regularizer)
-        rating, error, votes = rated(log, payoff.inside)
+        board = ratings(log if payoff.inside.all() else log[payoff.inside])
+        rating = np.where(board.determined, board.rating, np.nan)
         order = np.lexsort((-rating, -stability.frequency.round(2), -stability.lottery.round(3)))
         unseen = ((payoff.status == BRIDGED) & payoff.present).sum(axis=1)
         for a in order[payoff.present[order]]:
             chances = (stability.lottery, stability.lower, stability.upper, stability.frequency, stability.winners)
-            numbers = (each[a].item() for each in (*chances, rating, error, votes, unseen))
+            numbers = (each[a].item() for each in (*chances, rating, board.error, board.votes, unseen))
             yield Standing(payoff.name, log.agents[a], *numbers)
 
 
@@ -68,13 +68,3 @@ def as_frame(rows: Sequence[Standing]) -> Any:
         if find_spec(library) is not None:
             return import_module(library).DataFrame(columns)
     return import_module("pyarrow").table(columns)
-
-
-def rated(log: Feedback, inside: Bools) -> tuple[Floats, Floats, Floats]:
-    """Return ratings, their errors and votes, (K,) each, from the votes at some contexts."""
-    group = log if inside.all() else log[inside]
-    if not group.n_records:
-        nothing = np.full(log.n_agents, np.nan)
-        return nothing, nothing, np.zeros(log.n_agents)
-    board = ratings(group)
-    return np.where(board.determined, board.rating, np.nan), board.error, board.votes
