@@ -236,8 +236,41 @@ def test_learners_are_chosen_and_the_papers_stay_its_own(fitted):
     paper = Learning(paper=True, folds=3).model("", AGENTS, seed=0, show=False)
     assert paper.second_stage == "shared"
     assert paper.outcome == ne.NashEval.paper().outcome
-    with pytest.raises(InputError, match="--paper knows no costs"):
-        Learning(paper=True, costs="ada=1,bert=2,cleo=3,dora=4").model("", AGENTS, seed=0, show=False)
+
+
+def test_the_papers_policy_knows_costs():
+    words = ("--paper", "--costs", "ada=10,bert=5,cleo=1,dora=0", "--cost-weight", "20", "--holdout", "0", "-q")
+    result = run("fit", "votes.csv", *READ, "--folds", "2", "--jobs", "1", "-o", "paper", *words)
+    assert result.exit_code == 0, result.exception
+    lotteries = load("paper").predict_proba(pa.csv.read_csv("heldout.csv"))
+    assert lotteries[:, AGENTS.index("dora")].mean() > 0.6  # which is best in a third of contexts, and costs nothing
+
+
+def test_a_column_that_is_not_there_is_refused_before_the_fit():
+    for words in ((), ("-q", "--holdout", "0")):
+        said = failed("fit", "votes.csv", *READ, *QUICK, "-o", "unfitted", "--by", "nope", *words)
+        assert "by is 'nope', no context column; this log has" in said
+    assert not Path("unfitted").exists()
+
+
+def test_a_folder_in_place_of_a_file_is_refused_before_the_work(monkeypatch, tmp_path):
+    monkeypatch.setattr("nasheval.estimator.load", lambda path: pytest.fail("the work has begun"))
+    (tmp_path / "taken.csv").mkdir()
+    taken = str(tmp_path / "taken.csv")
+    for words in (
+        ("fit", "votes.csv", *READ, *QUICK, "-o", "unfitted", "--report", taken),
+        ("predict", "model", "heldout.csv", "-o", taken),
+        ("report", "model", "-o", taken),
+        ("export", "model", "--onnx", taken),
+    ):
+        assert f"{taken!r} is a folder" in failed(*words)
+    assert "is a folder" in failed("report", "model", "-o", "")
+    assert not Path("unfitted").exists()
+
+
+@pytest.mark.parametrize("words", [("check", "votes.csv", "--seed"), ("route", "model", "--draw")])
+def test_a_seed_is_not_negative(words):
+    assert run(*words, "-1").exit_code == 2
 
 
 def test_min_votes_leaves_agents_out():
@@ -317,6 +350,12 @@ def test_predict_says_what_is_missing(model):
     assert "accepted are files that end in" in failed("predict", "model", "heldout.csv", "-o", "lotteries.xlsx")
     assert "There is no folder 'nowhere'" in failed("predict", "model", "heldout.csv", "-o", "nowhere/l.csv")
     assert "'colour'" in failed("predict", "model", "heldout.csv", "--keep", "colour")
+
+
+def test_a_column_is_kept_once_however_often_it_is_named(model):
+    twice, once = (run("predict", "model", "heldout.csv", "--keep", names).stdout for names in ("id,id", "id"))
+    assert twice == once
+    assert once.startswith("id,winner,")
 
 
 def test_route_chooses_as_the_model_does(model):
@@ -406,6 +445,15 @@ def test_report_is_one_page(model):
     assert run("report", "model", "-o", "held.html", "--heldout", "heldout.csv", "-q").exit_code == 0
     assert "maximal-lottery" in Path("held.html").read_text()
     assert "There is no folder" in failed("report", "model", "-o", "nowhere/report.html")
+
+
+def test_a_report_compares_with_baselines_only_on_a_held_out_log(model, tmp_path):
+    words = ("report", "model", "-q", "-o", str(tmp_path / "r.html"))
+    assert "--against names 'nope'" in failed(*words, "--against", "nope")
+    assert "name it with --heldout" in failed(*words, "--against", "bt")
+    assert not (tmp_path / "r.html").exists()
+    (tmp_path / "o.toml").write_text('against = "uniform"')
+    assert run(*words, "--config", str(tmp_path / "o.toml")).exit_code == 0  # one file serves several commands
 
 
 def test_a_model_without_context_columns_answers_too():

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
+import threading
 from pathlib import Path
 
 import numpy as np
@@ -49,6 +52,64 @@ def test_a_write_that_is_broken_off_leaves_what_was_there(tmp_path, error):
 def test_a_folder_that_is_not_there_is_named(tmp_path):
     with pytest.raises(InputError, match=r"There is no folder .*nowhere"):
         write(tmp_path / "nowhere" / "a")
+
+
+@pytest.mark.parametrize("name", ["folder", ""])
+def test_a_folder_at_the_place_of_a_file_is_named_and_an_empty_name_is_this_folder(tmp_path, monkeypatch, name):
+    (tmp_path / "folder").mkdir()
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match=f"^'{name or '.'}' is a folder"):
+        write(name)
+    assert os.listdir(tmp_path) == ["folder"]
+
+
+@pytest.mark.parametrize("mode", [0o600, 0o444, 0o664])
+def test_a_file_keeps_its_permissions(tmp_path, mode):
+    target = tmp_path / "a"
+    target.write_bytes(b"old")
+    target.chmod(mode)
+    with whole_file(target) as file:
+        file.write(b"new")
+        [partial] = tmp_path.glob(".nasheval-*")
+        assert partial.stat().st_mode & 0o777 == mode  # before anybody can read what is written
+    assert target.read_bytes() == b"new"
+    assert target.stat().st_mode & 0o777 == mode
+
+
+@pytest.mark.parametrize("linked", [False, True], ids=["pipe", "link to a pipe"])
+def test_a_pipe_is_written_into_and_stays(tmp_path, linked):
+    pipe, held = tmp_path / "pipe", []
+    os.mkfifo(pipe)
+    if linked:
+        (tmp_path / "link").symlink_to(pipe)
+    reader = threading.Thread(target=lambda: held.append(pipe.read_bytes()), daemon=True)
+    reader.start()
+    write(tmp_path / "link" if linked else pipe)
+    reader.join(10)
+    assert held == [b"new"]
+    assert pipe.is_fifo()
+    assert sorted(os.listdir(tmp_path)) == (["link", "pipe"] if linked else ["pipe"])
+
+
+def test_a_device_is_written_into_and_stays():
+    write("/dev/null")
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize("name", ["/dev/stdout", "/dev/fd/1"])
+@pytest.mark.parametrize("to_file", [False, True], ids=["pipe", "file"])
+def test_standard_output_is_written_into_wherever_it_goes(tmp_path, name, to_file):
+    # The child may not write to /dev, but a superuser may: what is there is compared, link for link.
+    before = os.readlink("/dev/stdout")
+    code = f"from nasheval.files import whole_file\nwith whole_file({name!r}) as file: file.write(b'new')"
+    with open(tmp_path / "out", "wb") as out:
+        out.write(b"old ")
+        out.flush()
+        to = out if to_file else subprocess.PIPE
+        ran = subprocess.run([sys.executable, "-c", code], stdout=to, check=True)
+    assert (ran.stdout or b"") == (b"" if to_file else b"new")
+    assert (tmp_path / "out").read_bytes() == (b"old new" if to_file else b"old ")
+    assert os.readlink("/dev/stdout") == before
 
 
 def _report(path: Path) -> None:

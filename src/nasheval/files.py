@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from math import isfinite
 from os import PathLike
 from pathlib import Path
@@ -37,11 +38,7 @@ def parse_json(raw: bytes | str) -> dict[str, Any]:
 
 
 def require_fields(value: object, where: str, kinds: Kinds) -> dict[str, Any]:
-    """Return a JSON object that has exactly these keys, each of its type or types; otherwise raise a ValueError.
-
-    Args:
-        where: what it is called in an error.
-    """
+    """Return a JSON object that has exactly these keys, each of its types; else raise a ValueError that says where."""
     if not isinstance(value, dict):
         raise ValueError(f"{where} is {type(value).__name__} in place of an object")
     if set(value) != set(kinds):
@@ -113,6 +110,13 @@ def check_folder(path: Path) -> None:
         raise InputError(f"There is no folder {str(path.parent)!r} to write {path.name!r} into; create it first.")
 
 
+def check_file(path: Path) -> None:
+    """Raise an InputError where no file can be written: without a folder to hold it, or at the name of a folder."""
+    check_folder(path)
+    if path.is_dir():
+        raise InputError(f"{str(path)!r} is a folder; give the name of a file to write.")
+
+
 @contextmanager
 def new_file(path: Path) -> Iterator[BinaryIO]:
     """Yield a new file to write, durable at the end; whatever is at its name, a link too, is an OSError."""
@@ -127,13 +131,23 @@ def whole_file(path: str | PathLike[str]) -> Iterator[BinaryIO]:
     """Yield a file to write, which is at its place once all of it is written and durable, or not at all.
 
     It is written under a random name in the same folder and then renamed, so that a link at its place is replaced,
-    not followed.
+    not followed; a plain file there leaves it its permissions. A pipe or a device stays and is written into at the end.
     """
     target = Path(path)
-    check_folder(target)
+    check_file(target)
+    folder = str(target.parent.resolve())
+    open_files = folder in ("/dev", "/dev/fd") or folder.startswith("/proc/")  # standard output, whatever it is
+    if target.exists() and (open_files or not target.is_file()):
+        held = BytesIO()
+        yield held
+        with open(target, "ab") as stream:  # a file that standard output was redirected to is not cut off
+            stream.write(held.getvalue())
+        return
     partial = target.with_name(f".nasheval-{token_hex(8)}.partial")
     try:
         with new_file(partial) as file:
+            if target.is_file() and not target.is_symlink():
+                partial.chmod(stat.S_IMODE(target.stat().st_mode))
             yield file
         os.replace(partial, target)
     finally:

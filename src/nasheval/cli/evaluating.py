@@ -75,16 +75,12 @@ def evaluate(
 def compared(
     model: NashEval, test: Feedback, *, against: str = RIVALS, show: bool = False, **options: Any
 ) -> Evaluation:
-    """Return how a fitted model does against baselines made from the same Stage 1, on a log it has not seen.
-
-    Args:
-        options: of `nasheval.evaluate`.
-    """
+    """Return how a model does against baselines of its Stage 1, on a log it has not seen; options: of `evaluate`."""
     from nasheval.estimator import chosen_device
     from nasheval.scoring.evaluate import evaluate
 
     return evaluate(
-        {OURS: model, **_baselines(against)},
+        {OURS: model, **baselines(against)},
         test,
         train=model.stage1_,
         encoder=model.stage1_.encoder,
@@ -96,7 +92,8 @@ def compared(
     )
 
 
-def _baselines(names: str) -> dict[str, Any]:
+def baselines(names: str) -> dict[str, Any]:
+    """Return baselines by their names, with commas; one that is not known is an InputError."""
     from nasheval.policy import baselines as b
 
     known = {

@@ -17,13 +17,11 @@ from nasheval.cli.leaderboard import board_of, note_lines, standings_table, winn
 from nasheval.cli.options import TableOrJson, grouped
 from nasheval.cli.printing import console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
-from nasheval.errors import Argument, InputError, NashEvalError
-from nasheval.files import check_folder
+from nasheval.errors import Argument, NashEvalError
+from nasheval.files import check_file
 from nasheval.notes import code_of, once
 
 if TYPE_CHECKING:
-    from rich.console import Console
-
     from nasheval.estimator import NashEval
     from nasheval.feedback.log import Feedback
     from nasheval.feedback.readers.sources import Source
@@ -107,8 +105,6 @@ class Learning:
             chosen["aggregator"] = {"auto": "auto", "mean": Mean(), "as-asked": AsAsked()}[self.aggregator]
         if self.costs:
             chosen["costs"] = read_costs(self.costs, source, agents)
-        if self.paper and self.policy is None and {"costs", "cost_weight", "budget"} & set(chosen):
-            raise InputError("--paper knows no costs in its policy; add --policy exact or --policy learned.")
         make = NashEval.paper if self.paper else NashEval
         return make(**chosen, random_state=seed, verbose=show)
 
@@ -153,14 +149,16 @@ def fit(
 
       nasheval fit highway -o model/ --report report.html
     """
-    from nasheval.feedback.groups import grouping_columns
+    from nasheval.feedback.groups import by_value, grouping_columns
     from nasheval.store.folder import check_target
 
     check_target(out.resolve(), overwrite)  # before the work, not after it
     if report is not None:
-        check_folder(report)
+        check_file(report)
     show = not quiet and sys.stderr.isatty()
     log = reading.log(file, quiet=quiet)
+    if by:
+        by_value(log, by, log.context_offsets[1:] > log.context_offsets[:-1])  # refuses what is no context column
     model = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
     division = _Division(log, holdout, reading.seed)
     model.fit(division.train if division.once else log)
@@ -219,13 +217,10 @@ class _Division:
 
 
 def _print_summary(model: NashEval, by: str | None, evaluation: Evaluation | None, note: str) -> None:
-    """Print what to know of a fit.
-
-    Args:
-        by: the context column of the second leaderboard, if there is one to show.
-        note: on the evaluation, or why there is none.
-    """
+    """Print what to know of a fit; `by` makes a second leaderboard, `note` is on the evaluation or why none is."""
     from rich.text import Text
+
+    from nasheval.scoring.heldout import round_robin_table
 
     out, diagnostics = console(), model.diagnostics()
     out.print(Text(f"{model.stage1_.log!r}"))
@@ -247,23 +242,15 @@ def _print_summary(model: NashEval, by: str | None, evaluation: Evaluation | Non
         out.print(winners_table(board_of(model, by)[0], by))
     out.print()
     if evaluation is not None:
-        _print_comparison(evaluation, out)
+        title = f"Held out: what the row wins against the column, with intervals of {evaluation.confidence:.0%}"
+        out.print(round_robin_table(title, evaluation.overall))
+        for line in plainly(evaluation):
+            out.print(Text(line))
+        if evaluation.spending is not None:
+            spent = zip(evaluation.policies, evaluation.spending.mean, strict=True)
+            out.print(Text("Expected cost: " + ", ".join(f"{name} {cost:.4g}" for name, cost in spent) + "."))
     out.print(Text(note))
     out.print()
-
-
-def _print_comparison(evaluation: Evaluation, out: Console) -> None:
-    from rich.text import Text
-
-    from nasheval.scoring.heldout import round_robin_table
-
-    title = f"Held out: what the row wins against the column, with intervals of {evaluation.confidence:.0%}"
-    out.print(round_robin_table(title, evaluation.overall))
-    for line in plainly(evaluation):
-        out.print(Text(line))
-    if evaluation.spending is not None:
-        spent = zip(evaluation.policies, evaluation.spending.mean, strict=True)
-        out.print(Text("Expected cost: " + ", ".join(f"{name} {cost:.4g}" for name, cost in spent) + "."))
 
 
 def _print_next(model: NashEval, path: Path, by: str | None, report: Path | None) -> None:

@@ -29,7 +29,6 @@ VOTERS = Annotated[
         show_default=False,
     ),
 ]
-_CONFIG = "config"
 
 
 def split(text: str) -> list[str]:
@@ -44,11 +43,11 @@ def grouped(command: Callable[..., None]) -> Callable[..., None]:
     shown: list[inspect.Parameter] = []
     for parameter in inspect.signature(command, eval_str=True).parameters.values():
         shown += _options_of(groups[parameter.name]) if parameter.name in groups else [parameter]
-    config = inspect.Parameter(_CONFIG, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_ConfigFile)
+    config = inspect.Parameter("config", inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_ConfigFile)
 
     @wraps(command)
     def run(**options: Any) -> None:
-        options.pop(_CONFIG, None)
+        options.pop("config", None)
         for name, kind in groups.items():
             options[name] = kind(**{field.name: options.pop(field.name) for field in fields(kind)})
         command(**options)

@@ -12,7 +12,7 @@ from nasheval.cli.options import FORMAT, MODEL, Format, grouped, split
 from nasheval.cli.printing import console, escaped, print_csv, print_json, tell
 from nasheval.cli.reading import chosen_rows, joined
 from nasheval.errors import InputError
-from nasheval.files import whole_file
+from nasheval.files import check_file, whole_file
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -62,9 +62,11 @@ def predict(
 
     if out is not None and out.suffix.lower() not in _ENDINGS:
         raise InputError(f"--out {out}: accepted are files that end in {', '.join(_ENDINGS)}.")
+    if out is not None:
+        check_file(out)
     loaded = load(model)
     rows, encoder = chosen_rows(file, where), loaded.stage1_.encoder
-    contexts, carried = read_contexts(rows, encoder, join=joined(join), keep=split(keep))
+    contexts, carried = read_contexts(rows, encoder, join=joined(join), keep=[*dict.fromkeys(split(keep))])
     lotteries = loaded.predict_proba(contexts, **_changes(loaded, agents, budget, cost_weight))
     answers = _answers(loaded.agents_, lotteries, carried)
     up = candidates(loaded.policy_, contexts, split(agents) or None)
@@ -93,9 +95,7 @@ def _answers(agents: Sequence[str], lotteries: Floats, carried: pa.Table) -> pa.
 
     twice = [name for name in (*carried.column_names, "winner") if name in agents]
     if twice:
-        raise InputError(
-            f"An agent is called {twice[0]!r}, as is another column of the output; leave it out of --keep."
-        )
+        raise InputError(f"An agent is called {twice[0]!r}, as is a column of the output; leave it out of --keep.")
     columns = {name: carried[name] for name in carried.column_names}
     columns["winner"] = pa.array([agents[best] for best in lotteries.argmax(axis=1)])
     return pa.table({**columns, **{name: lotteries[:, k] for k, name in enumerate(agents)}})
@@ -148,7 +148,7 @@ def route(
     agents: AGENTS = "",
     budget: BUDGET = None,
     cost_weight: WEIGHT = None,
-    draw: Annotated[int | None, typer.Option(help="Draw the agent from the lottery with this seed.")] = None,
+    draw: Annotated[int | None, typer.Option(help="Draw the agent from the lottery with this seed.", min=0)] = None,
     format: FORMAT = "table",
 ) -> None:
     """Choose an agent for one prompt or context.

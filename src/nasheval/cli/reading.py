@@ -66,7 +66,7 @@ class Reading:
         Literal["auto", DesignName],
         _option("Votes, rankings: whether menus are included one by one or drawn; auto tells."),
     ] = "auto"
-    seed: Annotated[int, _option("Seed of everything that is drawn.")] = 0
+    seed: Annotated[int, _option("Seed of everything that is drawn.", min=0)] = 0
     where: Annotated[
         str,
         _option("Read only rows of a column's value: split=train; split=dev|test for several, split!=test for others."),

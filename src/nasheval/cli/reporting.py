@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nasheval.cli.evaluating import AGAINST, RIVALS, compared
+from nasheval.cli.evaluating import AGAINST, RIVALS, baselines, compared
 from nasheval.cli.options import MODEL, VOTERS, grouped, split
 from nasheval.cli.printing import tell
 from nasheval.cli.reading import FILES, Reading
-from nasheval.files import check_folder
+from nasheval.errors import InputError
+from nasheval.files import check_file
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
@@ -21,6 +22,7 @@ _TITLE = "Evaluation of agents"
 
 @grouped
 def report(
+    ctx: typer.Context,
     model: MODEL,
     reading: Reading,
     out: Annotated[Path, typer.Option("--out", "-o", help="HTML file to write.")] = Path("report.html"),
@@ -43,7 +45,10 @@ def report(
     """
     from nasheval.estimator import load
 
-    check_folder(out)
+    check_file(out)
+    baselines(against)  # their names are checked before the work
+    if not heldout and getattr(ctx.get_parameter_source("against"), "name", "") == "COMMANDLINE":  # not in --config
+        raise InputError("--against compares on a log that the model has not seen; name it with --heldout.")
     loaded = load(model)
     evaluation = None
     if heldout:
@@ -97,6 +102,7 @@ def export(
     from nasheval.estimator import load
     from nasheval.store.onnx import export_onnx
 
+    check_file(onnx)
     loaded = load(model)
     largest = export_onnx(loaded.policy_, onnx, contexts=loaded.stage1_.log.contexts)
     if not quiet:
