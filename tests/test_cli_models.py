@@ -22,7 +22,7 @@ import nasheval as ne
 from nasheval.cli import app, fitting, main
 from nasheval.cli.evaluating import compared, plainly
 from nasheval.cli.reading import Reading
-from nasheval.errors import ConvergenceError, InputError, MissingExtraError
+from nasheval.errors import Argument, ConvergenceError, InputError, MissingExtraError
 from nasheval.estimator import load
 from nasheval.feedback.arrow import to_arrow
 
@@ -346,7 +346,11 @@ def test_predictions_on_standard_output(model):
 
 def test_predict_says_what_is_missing(model):
     Path("short.csv").write_text("language,is_code\nde,true\n")
-    assert "'length'" in failed("predict", "model", "short.csv")
+    missing = run("predict", "model", "short.csv").exception.message(Argument.as_flag)
+    assert "short.csv: the model needs the column 'length'." in missing
+    assert "To do: add it, or bring it with --join." in missing
+    budget = run("predict", "model", "heldout.csv", "--budget", "1").exception.message(Argument.as_flag)
+    assert budget == "Cost weights and budgets need costs; none were given: fit with --costs."
     assert "accepted are files that end in" in failed("predict", "model", "heldout.csv", "-o", "lotteries.xlsx")
     assert "There is no folder 'nowhere'" in failed("predict", "model", "heldout.csv", "-o", "nowhere/l.csv")
     assert "'colour'" in failed("predict", "model", "heldout.csv", "--keep", "colour")

@@ -169,7 +169,7 @@ def test_agents_that_are_down_get_nothing(fitted):
     lotteries = model.predict_proba(contexts[:20], agents=["a", "c"])
     assert (lotteries[:, 1] == 0).all()
     np.testing.assert_allclose(lotteries.sum(axis=1), 1)
-    with pytest.raises(InputError, match="agents holds 'z', which the policy does not know"):
+    with pytest.raises(InputError, match="agents= names 'z'; the policy knows"):
         model.predict_proba(contexts, agents=["z"])
 
 

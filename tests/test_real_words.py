@@ -42,7 +42,7 @@ def test_row_12_winners_are_clearly_others_only_where_intervals_say_so():
     report = gather(fit_stage1(log, outcome=Intercept(), second_stage="none", folds=2), by="side", draws=200)
     assert report.groups[2].payoffs.low[0] < 0 < report.groups[2].payoffs.high[0]
     told = " ".join(report.findings)
-    assert "other winners than all contexts together, not told apart at 95%" in told
+    assert "other winners than all contexts together, not significant at 95%" in told
     assert "clearly" not in told
 
 

@@ -25,7 +25,7 @@ class Argument:
     Args:
         name: of the argument.
         value: what to give; without it, the message names the argument alone, as in `winner=`.
-        flag: what the command line says, where that does not follow from name and value.
+        flag: what the command line says where name and value do not; with it and no value, Python says just the name.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Argument:
 
     def __str__(self) -> str:
         if self.value is ...:
-            return f"{self.name}="
+            return self.name if self.flag else f"{self.name}="
         if isinstance(self.value, Mapping):
             pairs = (f"{key!r}: {'...' if value is ... else repr(value)}" for key, value in self.value.items())
             return f"{self.name}={{{', '.join(pairs)}}}"

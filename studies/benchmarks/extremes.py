@@ -2,10 +2,10 @@
 
 `python -m studies extremes [--few] [--many] [--seed 0]` prints
 
-- few: 300 votes on 10 agents, one pair a context: how wide the intervals of the mean payoff are and how many of them
+- few: 300 votes on 10 agents, one pair per context: how wide the intervals of the mean payoff are and how many of them
   hold the truth, and how far the outcome model is from the truth, beside the pooled margins and beside knowing nothing;
-- many: 200,000 votes on 50 agents, one pair a context: held-out log loss of our outcome model, of one Bradley-Terry
-  model a category (32 of them: the signs of the five context columns) and of one for all; seconds and peak memory.
+- many: 200,000 votes on 50 agents, one pair per context: held-out log loss of our outcome model, of one Bradley-Terry
+  model per category (32 of them: the signs of the five context columns) and of one for all; seconds and peak memory.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def few(seed: int, votes: int = 300, agents: int = 10) -> None:
     truth = world.payoff(world.test_contexts(20_000), "pairwise", voters=3).mean(axis=0)
     group = model.payoff_interval()
     pairs = np.triu_indices(agents, 1)
-    shown = Table("what", "value", title=f"{votes} votes, {agents} agents, one pair a context, seed {seed}")
+    shown = Table("what", "value", title=f"{votes} votes, {agents} agents, one pair per context, seed {seed}")
     for simultaneous in (False, True):
         low, high = (side[pairs] for side in group.interval(0.95, simultaneous=simultaneous))
         kind = "simultaneous" if simultaneous else "pointwise"
@@ -106,7 +106,7 @@ def many(seed: int, votes: int, agents: int) -> None:
 
 
 def duels(log: ne.Feedback) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the two agents of each duel and whether the first won; one duel a context."""
+    """Return the two agents of each duel and whether the first won; one duel per context."""
     verdicts = log.verdicts
     return verdicts.j, verdicts.k, verdicts.z > 0
 

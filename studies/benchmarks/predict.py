@@ -53,7 +53,7 @@ def seconds_a_context(predict: Predict, X: np.ndarray, seconds: float) -> float:
 
 
 def measured(K: int, stage: str, n: int, seconds: float) -> dict[str, tuple[float, float]]:
-    """Return seconds a context, in batches and one at a time."""
+    """Return seconds per context, in batches and one at a time."""
     world = ne.SyntheticWorld(seed=70, agents=K)
     log = world.feedback("pairwise", voters=3, n=n)
     options: dict[str, Any] = {"outcome": "lightgbm", "second_stage": stage, "regularizer": ne.L2(RHO)}

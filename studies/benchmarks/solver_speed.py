@@ -4,7 +4,7 @@
 payoffs uniform in [-1, 1] by `solve`, regularised and not, on all cores, and samples of the same games with one linear
 program a game through HiGHS (by SciPy, and by highspy with one object for all games), the paper's support enumeration,
 Nashpy, pref_voting and Clarabel, on one core as they come, turn and turn about; the best round of each counts. It
-prints microseconds a game by the clock and of one core, how many times slower each peer is by the clock, the largest
+prints microseconds per game by the clock and of one core, how many times slower each peer is by the clock, the largest
 gap and residual over all games and a suite of degenerate ones, how time grows with K, and whether the bars are met,
 against either HiGHS. Small programs have nothing to presolve, so HiGHS told not to stands in the table too. Where other
 programs keep a core busy, the clock knows only one of ours.
@@ -41,9 +41,9 @@ from studies.harness.options import parser
 
 RHO = 1e-3
 SIZES = {5: 100_000, 10: 100_000, 15: 20_000, 25: 5_000, 50: 1_000, 100: 200, 200: 40}
-BARS = {5: 1000, 10: 300, 15: 80, 50: 5, 100: 5, 200: 5}  # times faster a game than HiGHS
+BARS = {5: 1000, 10: 300, 15: 80, 50: 5, 100: 5, 200: 5}  # times faster per game than HiGHS
 LARGEST_GAP, LARGEST_KKT = 1e-8, 1e-10
-PATIENCE = 5.0  # seconds a game
+PATIENCE = 5.0  # seconds per game
 OURS = {"solve, L2(1e-3)": ne.L2(RHO), "solve, L2(0)": ne.L2(0.0)}
 HIGHS = ("HiGHS by SciPy", "HiGHS by highspy")
 Peer = Callable[[np.ndarray], np.ndarray]
@@ -326,7 +326,7 @@ def table_of(K: int, seen: dict[str, Timed]) -> Table:
 
 
 def growth(runs: dict[int, dict[str, Timed]]) -> Table:
-    table = Table("K", *OURS, "exponents since the last K", "steps", title="Growth with K (microseconds a game)")
+    table = Table("K", *OURS, "exponents since the last K", "steps", title="Growth with K (microseconds per game)")
     before: tuple[int, list[float]] | None = None
     for K, seen in runs.items():
         now = [seen[name].seconds for name in OURS]

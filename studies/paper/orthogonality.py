@@ -119,7 +119,7 @@ class Slope:
     """The order of a power law, fitted over seeds.
 
     Args:
-        value: least-squares slope of log y on log x with an intercept a seed.
+        value: least-squares slope of log y on log x with an intercept per seed.
         error: its standard error over seeds, which are independent as points of one seed are not; NaN for one seed.
         by_seed: (seeds,) the slope of each.
     """

@@ -117,20 +117,20 @@ def test_the_price_of_an_agent_does_not_depend_on_which_others_are_up() -> None:
 def test_no_agent_up_is_an_error_that_names_the_game() -> None:
     up = np.ones((N, K), bool)
     up[7] = False
-    with pytest.raises(InputError, match="No agent is up in game 7"):
+    with pytest.raises(InputError, match="No agent is available in game 7"):
         solve(A, available=up)
 
 
 def test_no_agent_up_within_the_budget_is_an_error_that_names_the_game() -> None:
     up = np.ones((N, K), bool)
     up[5] = [False, False, True, True, False, False]
-    with pytest.raises(InputError, match=r"No agent that is up in game 5 fits the budget 1.5: .* costs 3"):
+    with pytest.raises(InputError, match=r"No agent available in game 5 fits the budget 1.5: .* costs 3"):
         solve(A, costs=np.arange(1.0, K + 1), budget=1.5, available=up)
 
 
 @pytest.mark.parametrize("wrong", [np.ones(K - 1, bool), np.ones((N + 1, K), bool), np.ones(K), np.arange(K)])
 def test_a_mask_says_yes_or_no_of_every_agent(wrong: np.ndarray) -> None:
-    with pytest.raises(InputError, match="True where the agent is up"):
+    with pytest.raises(InputError, match="True where the agent is available"):
         solve(A, available=wrong)
 
 

@@ -1,4 +1,4 @@
-"""Covariances of mean payoffs by hand: panels of voters, voters with contexts of their own, votes of one mind."""
+"""Covariances of mean payoffs by hand: panels of voters, voters with contexts of their own, unanimous votes."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from nasheval.payoff.pseudo import pseudo_outcomes
 from .nuisances import Given, arbitrary_fit, duel_fit, features, ragged_log
 
 
-def own_contexts(voters, each, *, between=1.0, seed=0, repeats=1, strangers=0):
+def own_contexts(voters, each, *, between=1.0, seed=0, repeats=1, unknown=0):
     """Duels of a and b by voters who bring contexts of their own, near a place of theirs; x is all that matters.
 
     Args:
         between: share of the variance of x that is between voters.
         repeats: votes per context.
-        strangers: contexts whose voter is unknown.
+        unknown: contexts whose voter is unknown.
     """
     rng = np.random.default_rng(seed)
-    n = voters * each + strangers
-    who = np.concatenate([np.repeat(np.arange(voters), each), np.full(strangers, -1)])
+    n = voters * each + unknown
+    who = np.concatenate([np.repeat(np.arange(voters), each), np.full(unknown, -1)])
     x = np.sqrt(between) * rng.normal(size=max(voters, 1))[who] + np.sqrt(1 - between) * rng.normal(size=n)
     context_of = np.repeat(np.arange(n), repeats)
     first = rng.random(len(context_of)) < (1 + np.tanh(x)[context_of]) / 2
@@ -87,8 +87,8 @@ def test_a_panel_that_shares_contexts_is_clustered_by_context():
     assert found.panel == 6
 
 
-def test_strangers_among_a_panel_make_no_strata():
-    log, x = own_contexts(3, 12, strangers=4)
+def test_unknown_among_a_panel_make_no_strata():
+    log, x = own_contexts(3, 12, unknown=4)
     pseudo = pseudo_of(log, x)
     gamma = pseudo.dense(np.flatnonzero(pseudo.used))
     np.testing.assert_allclose(moments_of(pseudo).covariance[0, 0], gamma.var(ddof=1) / len(gamma))
@@ -161,13 +161,13 @@ def test_who_is_spoken_for_may_be_said():
 
 
 def test_the_population_of_nobody_is_that_of_contexts():
-    log, x = own_contexts(0, 1, strangers=40)
+    log, x = own_contexts(0, 1, unknown=40)
     found = moments_of(pseudo_of(log, x), speaks="population")
     assert found.cluster == "context"
     assert found.panel == 0
 
 
-# -- votes of one mind ------------------------------------------------------------------------------------------------
+# -- unanimous votes --------------------------------------------------------------------------------------------------
 
 
 def plain_moments(mean, error, votes, **more):

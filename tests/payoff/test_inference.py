@@ -227,7 +227,7 @@ def test_groups_by_a_column_are_the_groups_by_its_masks():
 
 def test_what_is_no_group_is_refused():
     _, pseudo = simulate(np.random.default_rng(1), 600)
-    with pytest.raises(InputError, match="by is 'language', no context column; this log has x0, x1, side"):
+    with pytest.raises(InputError, match="by='language' is no context column; this log has x0, x1, side"):
         payoffs_by(pseudo, "language")
     with pytest.raises(InputError, match="more than 500; group by fewer"):
         payoffs_by(pseudo, "x0")

@@ -238,7 +238,7 @@ def test_the_pairs_that_move_are_those_of_the_diagnostics():
 
 
 def test_unanimous_votes_are_no_sure_move():
-    """Fifty votes of one mind, and an outcome model that says 0.97: a move of 0.03 that has no spread."""
+    """Fifty unanimous votes, and an outcome model that says 0.97: a move of 0.03 that has no spread."""
     duel = partition.duel("a", "b", "a")
     x = np.linspace(-1, 1, 50)[:, None]
     log = Feedback.from_partitions(x, [duel] * 50, agents=["a", "b"], context_of=list(range(50)))
@@ -279,7 +279,7 @@ def test_missing_numbers_and_columns_of_many_values():
     assert [part.column for part in found.moves] == ["", "number"]  # thirty names are no groups unless asked for
     assert len(found.moves[1].groups) == 4  # a missing number is in none
     assert set(Stage1Diagnostics.of(made, by="way").moves[1].groups) == set(names[made.pseudo.used])
-    with pytest.raises(InputError, match="by is 'language', no context column; this log has way, number"):
+    with pytest.raises(InputError, match="by='language' is no context column; this log has way, number"):
         Stage1Diagnostics.of(made, by=["number", "language"])
 
 

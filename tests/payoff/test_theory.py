@@ -47,7 +47,7 @@ def test_gamma_of_a_whole_population_is_the_closed_form(modality, which):
     mu0 = world.outcome(X, modality).values
     e0 = np.broadcast_to(world.propensity(X)[:, None], mu0.shape)
     menu = log.menus.columns.menu
-    first = np.unique(menu, return_index=True)[1]  # a column of each menu: e has one value a menu
+    first = np.unique(menu, return_index=True)[1]  # a column of each menu: e has one value per menu
     rng = np.random.default_rng(1)
     B, C = rng.normal(size=(5, mu0.shape[1])), rng.normal(size=(5, len(first)))
 

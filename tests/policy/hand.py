@@ -35,7 +35,7 @@ def coarse_games(most_agents=6):
 
 
 def duels(said, *, agents=None, contexts=None, context_of=None, weight=None):
-    """A log of duels from ("a", "b", "a" | "b" | "tie") each, one context a record unless `context_of` says more."""
+    """A log of duels from ("a", "b", "a" | "b" | "tie") each, one context per record unless `context_of` says more."""
     rows = {"i": list(range(len(said)))} if contexts is None else contexts
     return Feedback.from_partitions(
         pa.table(rows),

@@ -77,11 +77,11 @@ def test_those_up_are_taken_among_those_available():
 def test_columns_that_cannot_be_are_refused():
     log = entries_log()
     assert among_available(policy := Counting(), log, None) is policy
-    with pytest.raises(InputError, match="availability is 'lingo', no context column; this log has language, n"):
+    with pytest.raises(InputError, match="availability='lingo' is no context column; this log has language, n"):
         among_available(Counting(), log, "lingo")
     many = pa.table({"n": np.arange(501)})
     wide = Feedback.from_partitions(many, [partition.duel("a", "b", "a")] * 501, agents=list("ab"))
-    with pytest.raises(InputError, match="'n', which has 501 values; accepted is a column of at most 500"):
+    with pytest.raises(InputError, match="availability='n' has 501 values; accepted is a column of at most 500"):
         among_available(Counting(), wide, "n")
     with pytest.raises(InputError, match="The contexts lack the column 'language', which says who is available"):
         among_available(Counting(), log, "language").predict_proba(pa.table({"n": [1]}))
@@ -101,7 +101,7 @@ def test_a_fitted_model_and_its_other_questions_keep_to_it(policy):
     assert model.predict_proba(here)[0, :2].tolist() == [0, 0]
     free = NashEval(**options).fit(log)
     assert free.winners(here) == [["a"], ["a"]]
-    with pytest.raises(InputError, match="availability is 'lingo'"):
+    with pytest.raises(InputError, match="availability='lingo'"):
         NashEval(availability="lingo", **options).fit(log)
 
 

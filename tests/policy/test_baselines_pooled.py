@@ -126,7 +126,7 @@ def test_the_ladder_agrees_with_evalica():
 
 
 def test_standard_errors_are_those_of_a_bootstrap_over_contexts():
-    # five votes a context that agree: the error is that of contexts, not of votes
+    # five votes per context that agree: the error is that of contexts, not of votes
     rng = np.random.default_rng(0)
     n = 200
     first = rng.random(n) < 0.7

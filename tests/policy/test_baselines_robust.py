@@ -154,7 +154,7 @@ def test_groups_by_numbers_and_by_categories():
 
 
 def test_what_cannot_be_grouped_is_refused():
-    with pytest.raises(InputError, match="groups is 'topic', no context column; this log has field, size"):
+    with pytest.raises(InputError, match="groups='topic' is no context column; this log has field, size"):
         RobustMaximalLottery("topic").fit(of_log(grouped()))
     with pytest.raises(InputError, match=r"radius is 1\.5"):
         RobustMaximalLottery("field", radius=1.5)

@@ -132,7 +132,7 @@ def test_bradley_terry_and_borda_order_alike(B, data):
 def test_what_cannot_be_fitted_is_refused():
     with pytest.raises(InputError, match="payoff is 'oracle'; accepted are 'plug-in' and 'debiased'"):
         BradleyTerry(payoff="oracle")
-    with pytest.raises(InputError, match="which the policy does not know"):
+    with pytest.raises(InputError, match="the policy knows"):
         Borda().fit(of_games(random_games(1, 3))).predict_proba(contexts_of([0]), agents=["z"])
 
 
@@ -240,8 +240,8 @@ def test_many_budgets_in_chunks_are_those_alone(monkeypatch):
     [
         ({"a": 1, "b": 2}, "has none for 'c'"),
         ({"a": 1, "b": 2, "c": 3, "d": 4}, "names 'd', no agent"),
-        ([1, 2], "one finite number for each of 3 agents"),
-        ([1, 2, np.nan], "one finite number for each of 3 agents"),
+        ([1, 2], "3 finite numbers, one per agent"),
+        ([1, 2, np.nan], "3 finite numbers, one per agent"),
         (["cheap", 2, 3], "something that is not a number"),
     ],
 )

@@ -99,7 +99,7 @@ def duels(rng, n, *, draws=False, voters=None, lean=0.0):
     """A log of duels among four agents with margins linear in x0, asked more often where x0 is large.
 
     Args:
-        draws: one duel a context, drawn evenly, in place of independent inclusions.
+        draws: one duel per context, drawn evenly, in place of independent inclusions.
         voters: number of voters, each of whom leans on every pair by `lean` times a normal number of their own.
     """
     x = rng.uniform(-1, 1, (n, 2))

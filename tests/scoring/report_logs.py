@@ -46,7 +46,7 @@ def payoff_of(margin):
 
 
 def rock_paper_scissors(n=2400, seed=0):
-    """Duels drawn evenly, one a context; topics with shares 1/2, 1/3, 1/6 and a length from 0 to 1."""
+    """Duels drawn evenly, one per context; topics with shares 1/2, 1/3, 1/6 and a length from 0 to 1."""
     rng = np.random.default_rng(seed)
     topic, length, pair = rng.choice(3, n, p=[1 / 2, 1 / 3, 1 / 6]), rng.random(n), rng.integers(6, size=n)
     first = rng.random(n) < (1 + margins(topic)[np.arange(n), pair]) / 2

@@ -124,7 +124,7 @@ def test_what_cannot_be_evaluated_is_refused():
     refused("no records", {"bt": good}, log.keep_records(np.zeros(log.n_records, bool)))
     refused("costs has none for 'b'", {"bt": good}, costs={"a": 1})
     refused("column 'price' holds what 'a' costs", {"bt": good}, costs=dict.fromkeys("abcd", "price"))
-    refused("one finite number", {"bt": good}, costs=dict.fromkeys("abcd", float("nan")))
+    refused("finite numbers, one per agent", {"bt": good}, costs=dict.fromkeys("abcd", float("nan")))
 
 
 def test_costs_may_be_context_columns():

@@ -101,7 +101,7 @@ def test_the_case_worked_by_hand():
     assert found.overall.worst_opponent == ("b", "b")
     assert found.spending.mean == pytest.approx([(3 + 3 + 2) / 3, (1 + 2 + 1) / 3])
     assert found.spending.upper[1] == pytest.approx(4 / 3 + t.ppf(0.975, 2) * np.sqrt(1 / 3 / 3))
-    assert found.verdict == "one and two are not told apart: 0.267 [-1.000, 1.000]."
+    assert found.verdict == "No significant difference between one and two: 0.267 [-1.000, 1.000]."
 
 
 def test_policies_that_agree_everywhere_are_said_to():
@@ -128,7 +128,7 @@ def test_what_is_at_stake_is_bounded_by_how_much_policies_differ():
     assert found.overall.effective[0, 1] <= 2
     assert found.upper[0, 1] == pytest.approx(most_at_stake(np.array([1 / 2000]), 2000, 1e-3)[0])
     assert found.upper[0, 1] < 0.01
-    assert "not told apart" in found.verdict
+    assert "No significant difference" in found.verdict
 
 
 @settings(max_examples=50, deadline=None)

@@ -69,7 +69,7 @@ def test_a_margin_whose_interval_holds_zero_is_not_clear(drawn: bool) -> None:
     """As seen: bert leads in one group by 0.048, with the interval [-0.066, 0.163] around it."""
     close = view("de", ADA_WINS | {(0, 1): (-0.163, 0.066)}, (1,), drawn=drawn)
     expected = (
-        "By lang: 1 of 2 groups has other winners than all contexts together, not told apart at 95%, such as de: bert."
+        "By lang: 1 of 2 groups has other winners than all contexts together, not significant at 95%, such as de: bert."
     )
     assert sentence(ALL, close, view("en", ADA_WINS, (0,))) == expected
 
@@ -80,7 +80,7 @@ def test_a_winner_who_is_certainly_beaten_in_the_group_is_clear(drawn: bool) -> 
     close = view("pl", ADA_WINS | {(0, 2): (-0.1, 0.05)}, (2,), drawn=drawn)
     only = "By lang: 1 of 2 groups has clearly other winners than all contexts together, such as de: bert."
     assert sentence(ALL, beaten, view("en", ADA_WINS, (0,))) == only
-    assert sentence(ALL, beaten, close) == f"{only[:-1]}; 1 more has other winners, not told apart at 95%."
+    assert sentence(ALL, beaten, close) == f"{only[:-1]}; 1 more has other winners, not significant at 95%."
 
 
 def test_the_same_winners_are_no_others_even_on_a_cycle() -> None:
@@ -95,4 +95,4 @@ def test_a_cycle_in_the_group_alone_is_clear() -> None:
 def test_an_edge_between_two_who_win_in_both_tells_nothing_of_a_third() -> None:
     whole = view("all", CYCLE, (0, 1))
     group = view("de", CYCLE | {(1, 2): (-0.1, 0.2), (2, 0): (-0.1, 0.3)}, (0, 1, 2))
-    assert "not told apart" in sentence(whole, group)
+    assert "not significant" in sentence(whole, group)

@@ -159,7 +159,7 @@ def test_payoffs_and_cycles_are_those_of_the_group(stage1, report):
             assert view.payoffs.estimate[p] == pytest.approx(group.estimate[a, b], abs=1e-4)
             assert view.payoffs.low[p] == pytest.approx(group.lower[a, b], abs=1e-4)
             assert view.payoffs.high[p] == pytest.approx(group.upper[a, b], abs=1e-4)
-        assert sum(view.payoffs.votes) == view.contexts  # one duel a context
+        assert sum(view.payoffs.votes) == view.contexts  # one duel per context
         named = [tuple(AGENTS[a] for a in cycle) for cycle in view.preferences.cycles]
         assert named == [cycle.agents for cycle in group.cycles()]
         beats = {(a, b) for a, b, _ in view.preferences.edges}

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.table import decoded, is_number
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.log import Feedback
 
@@ -62,13 +62,13 @@ def grouping_columns(
 
 def groups_by(log: Feedback, column: str, used: Bools) -> Groups:
     """Group contexts by the quartiles of a column of numbers with more than 20 values, by the values of any other."""
-    many = is_number(_column(log, column).type) and _n_values(log, column) > FEW_VALUES
+    many = is_number(context_column(log, column).type) and _n_values(log, column) > FEW_VALUES
     return _by_quartile(log, column, used) if many else by_value(log, column, used)
 
 
 def by_value(log: Feedback, column: str, used: Bools) -> Groups:
     """Group contexts by the values of a column that some used context, (n_contexts,), has."""
-    values = _column(log, column).cast("string").combine_chunks().dictionary_encode(null_encoding="encode")
+    values = context_column(log, column).cast("string").combine_chunks().dictionary_encode(null_encoding="encode")
     code, names = np.asarray(values.indices), values.dictionary.to_pylist()
     kept = np.unique(code[used])
     if len(kept) > _MOST_GROUPS:
@@ -80,7 +80,7 @@ def by_value(log: Feedback, column: str, used: Bools) -> Groups:
 
 def _by_quartile(log: Feedback, column: str, used: Bools) -> Groups:
     """Group contexts by the quartiles of a column of numbers over used contexts."""
-    values = np.asarray(pc.cast(_column(log, column), "float64").to_numpy(), np.float64)
+    values = np.asarray(pc.cast(context_column(log, column), "float64").to_numpy(), np.float64)
     known = used & np.isfinite(values)
     if not known.any():
         return Groups(column, np.full(len(values), -1), ())
@@ -93,12 +93,13 @@ def _by_quartile(log: Feedback, column: str, used: Bools) -> Groups:
 
 def _n_values(log: Feedback, column: str) -> int:
     """Return how many values a context column has, a missing one included."""
-    return int(pc.count_distinct(decoded(_column(log, column)), mode="all").as_py())
+    return int(pc.count_distinct(decoded(context_column(log, column)), mode="all").as_py())
 
 
-def _column(log: Feedback, column: str) -> pa.ChunkedArray:
+def context_column(log: Feedback, column: str, name: str = "by") -> pa.ChunkedArray:
+    """Return a context column that an argument, `name`, asks for."""
     if column not in log.contexts.column_names:
-        raise InputError(f"by is {column!r}, no context column; this log has {column_list(log.contexts)}.")
+        raise InputError(Argument(name, column), f" is no context column; this log has {column_list(log.contexts)}.")
     return log.contexts[column]
 
 

@@ -263,9 +263,8 @@ class Feedback:
         is left out.
         """
         kept = list(agents)
-        strangers = [name for name in kept if name not in self.agents]
-        if strangers:
-            raise InputError(f"There is no agent {strangers[0]!r} in this log; it has {few(self.agents, 8)}.")
+        if unknown := [name for name in kept if name not in self.agents]:
+            raise InputError(f"There is no agent {unknown[0]!r} in this log; it has {few(self.agents, 8)}.")
         number = np.full(self.n_agents, -1)
         number[[self.agents.index(name) for name in kept]] = np.arange(len(kept))
         inside = np.logical_and.reduceat(number[self.records.agent] >= 0, self.records.offsets[:-1])

@@ -110,7 +110,7 @@ def top(chosen: Iterable[Hashable], menu: Iterable[Hashable]) -> Partition:
 
 
 def winner(best: Hashable, menu: Iterable[Hashable]) -> Partition:
-    """Return a winner-of-subset answer: only the best of the menu is told."""
+    """Return a winner-of-subset answer: only the best of the menu is known."""
     return top((best,), menu)
 
 
@@ -143,12 +143,10 @@ def _score(agent: Hashable, value: float) -> float:
 
 
 def _require_inside(chosen: tuple[Hashable, ...], menu: tuple[Hashable, ...]) -> None:
-    twice = [agent for agent, count in Counter(menu).items() if count > 1]
-    if twice:
+    if twice := [agent for agent, count in Counter(menu).items() if count > 1]:
         raise InputError(f"The menu {_listed(menu)} names {twice[0]!r} more than once; name each agent once.")
-    strangers = [agent for agent in chosen if agent not in menu]
-    if strangers:
-        raise InputError(f"{strangers[0]!r} is not in the menu {_listed(menu)}; choose among those, or add it there.")
+    if unknown := [agent for agent in chosen if agent not in menu]:
+        raise InputError(f"{unknown[0]!r} is not in the menu {_listed(menu)}; choose among those, or add it there.")
 
 
 def _listed(menu: tuple[Hashable, ...]) -> str:

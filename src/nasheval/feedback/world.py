@@ -142,7 +142,7 @@ class SyntheticWorld:
             sizes=sizes,
             agent=agent,
             rank=rank,
-            zero=Zero.CENSORED if modality == "winner" else Zero.TIE,  # of three only the best is told
+            zero=Zero.CENSORED if modality == "winner" else Zero.TIE,  # of three, only the best is known
             propensity=propensity if known_propensity else None,
             voter=voter if reveal_voters else None,
         )

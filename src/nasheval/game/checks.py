@@ -37,11 +37,11 @@ def agents_up(available: ArrayLike, n: int, K: int) -> Bools:
     if up.dtype != np.bool_ or up.shape not in ((K,), (n, K)):
         raise InputError(
             f"available has shape {up.shape} and holds {up.dtype}; with {n} games of {K} agents it is ({K},) or "
-            f"({n}, {K}), True where the agent is up."
+            f"({n}, {K}), True where the agent is available."
         )
     up = np.broadcast_to(up, (n, K))
     for g in np.flatnonzero(~up.any(-1)):
-        raise InputError(f"No agent is up in game {g}: available is False for all {K}. At least one must be True.")
+        raise InputError(f"No agent is available in game {g}: all {K} are False, and at least one must be True.")
     return up
 
 

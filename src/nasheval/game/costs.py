@@ -164,7 +164,7 @@ def check_affordable(omega: Regularizer, up: Bools) -> None:
             cheapest = np.where(up, omega.costs, np.inf).min(-1)
             for g in np.flatnonzero(cheapest > omega.limit):
                 raise InputError(
-                    f"No agent that is up in game {g} fits the budget {omega.limit!r}: the cheapest of them costs "
+                    f"No agent available in game {g} fits the budget {omega.limit!r}: the cheapest of them costs "
                     f"{cheapest[g]:.9g}. Give a larger budget, or a SoftBudget, which may be exceeded at a price."
                 )
         omega = omega.base

@@ -48,7 +48,7 @@ def composed(
     """Return the regulariser with the cost weight and the budget on top, checked for n games of K agents."""
     if costs is None:
         if cost_weight or budget is not None:
-            raise InputError("cost_weight and budget speak of costs, and none were given: costs=(K,) or (n, K).")
+            raise InputError("cost_weight and budget are about costs, and none were given: costs=(K,) or (n, K).")
         return regularizer
     if not 0 <= cost_weight < np.inf:
         raise InputError(f"cost_weight is a finite number at least 0; {cost_weight!r} was given.")

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.sparse import csr_array, vstack
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner, RecordModels
 from nasheval.nuisance.strata import raw_shares
@@ -26,7 +26,7 @@ def make_folds(log: Feedback, folds: int = 5, *, seed: int = 0) -> Ints:
     Contexts are spread at random, or whole voters where voters have several contexts (`units`).
     """
     if not 2 <= folds <= log.n_contexts:
-        raise InputError(f"folds is {folds}; accepted are 2 to {log.n_contexts}, the number of contexts.")
+        raise InputError(Argument("folds", folds), f": accepted are 2 to {log.n_contexts}, the number of contexts.")
     rng = np.random.default_rng(seed)
     _, first, place = np.unique(log.units, return_index=True, return_inverse=True)
     if folds <= len(first) < log.n_contexts:

@@ -12,7 +12,7 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import count_rows
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
 
 Advance = Callable[[float], None]  # called with the share of the work done since the last call, 1.0 in all
@@ -194,6 +194,7 @@ def require_draws(log: Feedback) -> None:
     """Refuse a log whose menus are included independently."""
     if log.design != "draws":
         raise InputError(
-            "A multinomial propensity is for logs that draw one menu per record; this one includes menus independently "
-            f"({log.how_designed.reason}). Use propensity='lightgbm' or 'marginal', or read it with design='draws'."
+            "A multinomial propensity is for logs that draw one menu per record; this one includes menus independently",
+            *(f" ({log.how_designed.reason}). Read it with ", Argument("design", "draws"), ", or use "),
+            *(Argument("propensity", "lightgbm", flag="--propensity-model lightgbm"), " or 'marginal'."),
         )

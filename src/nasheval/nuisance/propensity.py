@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats
 from nasheval.choices import PropensityName
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.balance import PropensityCheck
 from nasheval.nuisance.choice import BestPropensity, Choice
@@ -92,8 +92,9 @@ class Known:
         """Return itself; an InputError where the log says no propensities and there is no rule."""
         if self.rule is None and log.records.propensity is None:
             raise InputError(
-                "propensity is 'known', but this log carries none; name the column when reading, give a callable, or "
-                "use propensity='auto' to estimate it."
+                "Known propensities were asked for, but this log carries none; ",
+                Argument("name the column when reading, give a callable", flag="name its column with --propensity"),
+                *(", or use ", Argument("propensity", "auto", flag="--propensity-model auto"), " to estimate it."),
             )
         return self
 
@@ -131,8 +132,8 @@ class KnownModels:
     def predict(self, X: Features, fold: int) -> Floats:
         """Refuse: the log does not say what it would have been elsewhere."""
         raise InputError(
-            "The propensities of this log are known record by record only; to have them at other contexts, fit with "
-            "propensity=a callable, or estimate them (propensity='lightgbm', 'multinomial' or 'marginal')."
+            "The propensities of this log are known record by record only; to have them at other contexts, use ",
+            *(Argument("propensity", "auto", flag="--propensity-model auto"), ", or give a callable in Python."),
         )
 
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.boosting import binned, boosted, complete, loss_curve, take
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.columns import (
     ColumnModels,
@@ -142,7 +142,8 @@ class TreePropensity:
         if not 2 <= len(log.menus) <= _MOST_CLASSES or not X.trees.shape[1]:
             raise InputError(
                 f"LightGBM cannot tell {len(log.menus)} menus apart by {X.trees.shape[1]} features; accepted are 2 to "
-                f"{_MOST_CLASSES} menus and one feature or more. Use propensity='multinomial' or 'marginal'."
+                f"{_MOST_CLASSES} menus and one feature or more. Use ",
+                *(Argument("propensity", "multinomial", flag="--propensity-model multinomial"), " or 'marginal'."),
             )
         params = complete(self.params, objective="multiclass", num_class=len(log.menus), seed=effort.seed)
         models = run_all(lambda seen: _over_menus(log, X, seen, params), train, len(train), effort)

@@ -2,7 +2,7 @@
 
 The columns of a log of whole menus are its own menus. Those of ballots cut into pairs are means over the menus that
 held the pair, as often as they were asked. In rankings the order of two agents does not depend on who else is there
-(Plackett-Luce), or hardly (with ties): the pair alone stands for all its menus. Where only the best are told it does;
+(Plackett-Luce), or hardly (with ties): the pair alone stands for all its menus. Where only the best are known, it does;
 there a few of the menus stand for all, so that a log of thousands of menus costs no more to predict than one of a few
 hundred.
 """

@@ -26,7 +26,7 @@ class Kind(IntEnum):
     DUEL = 1  # two agents, ties (Davidson) and both-bad answers
     TIED = 2  # Davidson-Luce: sets of equals are chosen one after another
     PAIRS = 3  # as TIED, but too many agents: every pair is a Davidson duel
-    CENSORED = 4  # Plackett-Luce of which only an ordered partition is told: top-r, winner, best-worst
+    CENSORED = 4  # Plackett-Luce of which only an ordered partition is known: top-r, winner, best-worst
 
 
 @dataclass(frozen=True)

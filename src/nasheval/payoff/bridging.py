@@ -6,7 +6,7 @@ A pair is *seen* (compared at least once), *bridged* (never compared, but connec
 The payoff of a bridged pair is what latent voters' utilities say of it (`VoterBridge`), or tanh((s_j - s_k) / 2) with
 Bradley-Terry scores fitted at each context to the seen pairs (`ScoreBridge`), which also bridges means over groups;
 docs/method.md, "Pairs that were never compared", has the formulas. An interval speaks of the bridge: votes on a star do
-not tell whether voters really are of one mind. What any transitive voters allow is `allowed_by_transitivity`.
+not tell whether voters really are unanimous. What any transitive voters allow is `allowed_by_transitivity`.
 """
 
 from __future__ import annotations

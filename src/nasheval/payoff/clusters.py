@@ -75,7 +75,7 @@ class Moments:
         return np.sqrt(np.maximum(self.covariance.diagonal(), 0.0))
 
     def floored(self, stake: Floats | float = 1.0) -> Moments:
-        """Return the same with errors no smaller than votes of one mind leave them.
+        """Return the same with errors no smaller than unanimous votes leave them.
 
         A thousand votes without a single upset have no spread, but do not say that there are no upsets. The least
         error is that of Agresti and Coull (1998), two votes for and two against added: 2 sqrt(2) / (votes + 4), for

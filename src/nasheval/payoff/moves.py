@@ -50,9 +50,9 @@ def all_moves(pseudo: PseudoOutcomes, by: str | Sequence[str] | None = None) -> 
         by: context columns, numbers of more than 20 values in quarters; None: as `grouping_columns` chooses.
     """
     log = pseudo.fit.log
-    everywhere = Groups("", np.zeros(pseudo.n_contexts, np.int64), ("all",))
+    all_contexts = Groups("", np.zeros(pseudo.n_contexts, np.int64), ("all",))
     columns = (groups_by(log, column, pseudo.used) for column in grouping_columns(log, by))
-    return tuple(_moves(pseudo, groups) for groups in (everywhere, *columns))
+    return tuple(_moves(pseudo, groups) for groups in (all_contexts, *columns))
 
 
 def critical_z(moves: Sequence[GroupMoves]) -> float:
@@ -89,7 +89,7 @@ def _uncertainty(estimand: Estimand, rows: Ints, cell: Ints, correction: Floats,
     """Return (size,) variances of the cells' sums of corrections, and degrees of freedom, as `clusters` has them.
 
     Sums of clusters are squared as they are, not less their mean: that is their variance where nothing moved. It is at
-    least what unanimous votes leave, two for and two against added (Agresti and Coull): else fifty votes of one mind
+    least what unanimous votes leave, two for and two against added (Agresti and Coull): else fifty unanimous votes
     where the outcome model says 0.97 would move its mean by 0.03, without spread.
     """
     context, log = estimand.context[rows].astype(np.int64), estimand.log

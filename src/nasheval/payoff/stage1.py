@@ -10,7 +10,7 @@ from typing import Any
 from nasheval.arrays import Floats, Ints
 from nasheval.choices import Search
 from nasheval.contexts.encoder import ContextEncoder
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Advance, Effort, Features
@@ -124,6 +124,7 @@ def _check_known(log: Feedback, propensity: Any) -> None:
     known = isinstance(propensity, str) and propensity == "known" and log.whole.records.propensity is not None
     if known and log.records.propensity is None:
         raise InputError(
-            "propensity is 'known', but AsAsked() cuts ballots into pairs, and the known propensity of a ballot does "
-            "not tell those of its pairs; use aggregator=Mean(), or propensity='auto', which estimates them."
+            "Ballots are cut into pairs, and the known propensity of a ballot does not tell those of its pairs; use ",
+            *(Argument("aggregator=Mean()", flag="--aggregator mean"), ", or estimate them with "),
+            *(Argument("propensity", "auto", flag="--propensity-model auto"), "."),
         )

@@ -11,8 +11,9 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.table import as_table
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.feedback.arrow_columns import column_list
+from nasheval.feedback.groups import context_column
 from nasheval.feedback.log import Feedback
 from nasheval.policy.base import Policy, available
 
@@ -49,7 +50,7 @@ class AmongAvailable:
             if not here.any():
                 raise InputError(
                     f"None of the agents that are up was seen where {self.column} is {value}; seen there: "
-                    f"{', '.join(np.array(self.agents)[self.seen[value]])}. Add one of those, or leave agents= out."
+                    f"{', '.join(np.array(self.agents)[self.seen[value]])}. Add one of those, or ask for all agents."
                 )
             names = [agent for agent, there in zip(self.agents, here, strict=True) if there]
             lotteries[rows] = self.policy.predict_proba(table.take(pa.array(rows)), agents=names)
@@ -60,8 +61,7 @@ def among_available(policy: Policy, log: Feedback, column: str | None) -> Policy
     """Return a policy restricted to agents seen at each value of a column of the log; None: the policy as it is."""
     if column is None:
         return policy
-    if column not in log.contexts.column_names:
-        raise InputError(f"availability is {column!r}, no context column; this log has {column_list(log.contexts)}.")
+    context_column(log, column, "availability")
     seen: dict[str | None, Bools] = {}
     shown = np.zeros((log.n_contexts, log.n_agents), bool)
     shown[np.repeat(log.context_of, log.records.sizes), log.records.agent] = True
@@ -71,8 +71,8 @@ def among_available(policy: Policy, log: Feedback, column: str | None) -> Policy
             seen[value] = here
     if len(seen) > _MOST_VALUES:
         raise InputError(
-            f"availability is {column!r}, which has {len(seen):,} values; accepted is a column of at most "
-            f"{_MOST_VALUES}: a language, a release, a quarter."
+            *(Argument("availability", column), f" has {len(seen):,} values; accepted is a column of at most "),
+            f"{_MOST_VALUES}: a language, a release, a quarter.",
         )
     return AmongAvailable(policy, column, seen)
 

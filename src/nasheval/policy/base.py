@@ -12,7 +12,7 @@ import pyarrow as pa
 from nasheval.arrays import Bools, Floats, readonly
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import as_table, count_rows
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.second_stage import PayoffModel
 from nasheval.payoff.stage1 import Stage1
@@ -117,5 +117,5 @@ def available(names: tuple[str, ...], agents: Sequence[str] | None) -> Bools:
         raise InputError(f"agents is {agents!r}; accepted is a list of at least one name out of {', '.join(names)}.")
     for agent in agents:
         if agent not in names:
-            raise InputError(f"agents holds {agent!r}, which the policy does not know; it knows {', '.join(names)}.")
+            raise InputError(Argument("agents"), f" names {agent!r}; the policy knows {', '.join(names)}.")
     return np.isin(np.array(names), list(agents))

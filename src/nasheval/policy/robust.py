@@ -11,7 +11,7 @@ from scipy.sparse import block_array, coo_array, csr_array, eye_array, kron
 from nasheval.arrays import Floats, Ints
 from nasheval.contexts.values import levels_of
 from nasheval.errors import ConvergenceError, InputError
-from nasheval.feedback.arrow_columns import column_list
+from nasheval.feedback.groups import context_column
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort
 from nasheval.payoff.stage1 import Stage1
@@ -111,9 +111,7 @@ def robust_lottery(matrices: Floats, weights: Floats, radius: float) -> tuple[Fl
 
 def groups_of(log: Feedback, column: str) -> tuple[Ints, tuple[str, ...]]:
     """Number the values of a context column that contexts with a record have; -1 at other contexts."""
-    if column not in log.contexts.column_names:
-        raise InputError(f"groups is {column!r}, no context column; this log has {column_list(log.contexts)}.")
-    values = levels_of(column, log.contexts[column])
+    values = levels_of(column, context_column(log, column, "groups"))
     names = [*values.dictionary.to_pylist(), "(missing)"]
     code = np.asarray(values.indices.fill_null(len(names) - 1))
     asked = np.diff(log.context_offsets) > 0

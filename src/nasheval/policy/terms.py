@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 from nasheval.arrays import Floats
 from nasheval.contexts.table import as_table
 from nasheval.contexts.values import numbers
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget
 from nasheval.game.gaps import composed
 from nasheval.game.regularizers import L2, Entropy, Regularizer
@@ -57,6 +57,8 @@ class Terms:
 
     def omega(self, costs: Floats | None, n: int, K: int) -> Regularizer:
         """Return the regulariser of n games of K agents, with costs as `costs_at` gives them."""
+        if costs is None and (self.cost_weight or self.budget is not None):
+            raise InputError("Cost weights and budgets need costs; none were given: fit with ", Argument("costs"), ".")
         return composed(self.regularizer, costs, self.cost_weight, self.budget, n, K)
 
 
@@ -85,9 +87,7 @@ def costs_in_order(costs: Costs, agents: tuple[str, ...]) -> Floats:
     except (TypeError, ValueError):
         raise InputError(f"costs holds something that is not a number: {costs!r}.") from None
     if each.shape != (len(agents),) or not np.isfinite(each).all():
-        raise InputError(
-            f"costs has shape {each.shape}; accepted is one finite number for each of {len(agents)} agents."
-        )
+        raise InputError(f"costs has shape {each.shape}; accepted are {len(agents)} finite numbers, one per agent.")
     return each
 
 

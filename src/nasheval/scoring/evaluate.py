@@ -136,10 +136,9 @@ def _usable(name: str, policy: Any) -> Policy | PolicyLearner:
 
 def lotteries_of(name: str, policy: Policy, log: Feedback) -> Floats:
     """Return a policy's lotteries at the contexts of a log, (n_contexts, K), agents as in the log."""
-    strangers = [agent for agent in policy.agents if agent not in log.agents]
-    if strangers:
+    if unknown := [agent for agent in policy.agents if agent not in log.agents]:
         raise InputError(
-            f"The policy {name!r} plays {', '.join(map(repr, strangers))}, which the test log never names; its agents "
+            f"The policy {name!r} plays {', '.join(map(repr, unknown))}, which the test log never names; its agents "
             f"are {', '.join(log.agents)}. Fit the policy on those, or test where all its agents occur."
         )
     asked = log.contexts if log.contexts.num_columns else [{}] * log.n_contexts

@@ -119,7 +119,7 @@ class Evaluation:
             return f"{self.policies[a]} beats {self.policies[b]} by {numbers}"
         if self.overall.error[a, b] == 0:
             return f"{one} and {other} agree at every context"
-        return f"{self.policies[a]} and {self.policies[b]} are not told apart: {numbers}"
+        return f"No significant difference between {self.policies[a]} and {self.policies[b]}: {numbers}"
 
     @property
     def verdict(self) -> str:
@@ -239,7 +239,7 @@ def round_robin_table(title: str, contest: Contest) -> Table:
         (contest.policies[p], contest.policies[q],
          *_signed(contest.value[p, q], contest.error[p, q], contest.lower[p, q], contest.upper[p, q]),
          f"{contest.effective[p, q]:,.0f}",
-         "beats" if contest.lower[p, q] > 0 else "the same" if contest.error[p, q] == 0 else "not told apart")
+         "beats" if contest.lower[p, q] > 0 else "the same" if contest.error[p, q] == 0 else "not significant")
         for p, q in zip(first[order], second[order], strict=True)
     ]  # fmt: skip
     numbers = ("value", "error", "lower", "upper", "effective n", "verdict")

@@ -1,4 +1,4 @@
-"""A few strangers in a column of numbers: in a file without types they are errors, not a change of type."""
+"""A few others in a column of numbers: in a file without types they are errors, not a change of type."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_categorical_names_context_columns(here):
     with pytest.raises(InputError) as error:
         read_votes("votes.csv", context=["n"], categorical=["winner"])
     assert str(error.value) == (
-        "categorical names 'winner', which is no context column; accepted are those of context=, 'n'."
+        "categorical= names 'winner', which is no context column; accepted are those of context=, 'n'."
     )
     with pytest.raises(InputError, match="A PrefLib file has no columns, so categorical= cannot be used with it"):
         read_rankings("e.soc", categorical=["n"])
@@ -127,17 +127,17 @@ def test_a_file_with_types_is_believed(here):
     st.lists(st.sampled_from(["", "NA", "nan"]), max_size=3),
     st.randoms(use_true_random=False),
 )
-def test_nine_in_ten_make_it_a_column_of_numbers(here, numbers, strangers, missing, order):
-    values = [*numbers, *strangers, *missing]
+def test_nine_in_ten_make_it_a_column_of_numbers(here, numbers, others, missing, order):
+    values = [*numbers, *others, *missing]
     order.shuffle(values)
     votes(here, values)
-    if len(numbers) >= 9 * len(strangers):
+    if len(numbers) >= 9 * len(others):
         with pytest.raises(ReadError) as error:
             read_votes("votes.csv", context=["n"])
-        rows = [place for place, value in enumerate(values, start=1) if value in strangers]
+        rows = [place for place, value in enumerate(values, start=1) if value in others]
         assert (error.value.rows, error.value.total) == (tuple(rows[:5]), len(rows))
         log = read_votes("votes.csv", context=["n"], on_error="skip")
-        left = [None if value in missing else float(value) for value in values if value not in strangers]
+        left = [None if value in missing else float(value) for value in values if value not in others]
         assert column(log).to_pylist() == left
     else:
         assert column(read_votes("votes.csv", context=["n"])).to_pylist() == [value or None for value in values]

@@ -171,7 +171,7 @@ def test_the_shape_must_be_said_in_one_way(options):
 
 
 def test_one_column_is_no_ranking():
-    with pytest.raises(InputError, match="agents names the column 'p' alone; a ranking needs two or more"):
+    with pytest.raises(InputError, match="agents= names 'p' alone; a ranking needs two or more"):
         read_rankings(wide(BALLOTS), agents=["p", "p"])
     with pytest.raises(InputError, match="order is 'pq'; accepted is a list of names"):
         read_rankings(wide(BALLOTS), order="pq")

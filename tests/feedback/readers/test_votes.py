@@ -90,7 +90,7 @@ def test_agents_as_one_string_is_refused():
 
 
 def test_a_single_agent_is_refused():
-    with pytest.raises(InputError, match="agents names 'x'; a comparison needs two or more different ones"):
+    with pytest.raises(InputError, match="agents= names 'x'; a comparison needs two or more different ones"):
         read_votes(battles(*THREE), agents=["x", "x"])
 
 

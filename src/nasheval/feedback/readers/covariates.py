@@ -25,7 +25,7 @@ from nasheval.feedback.readers.grouping import (
     refuse_id_disagreement,
     uniform_text,
 )
-from nasheval.feedback.readers.parsing import names_in, numeric_column, refuse_strangers, time_column
+from nasheval.feedback.readers.parsing import names_in, numeric_column, refuse_unknown, time_column
 from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, raw_values, several
 from nasheval.feedback.readers.sources import Source, open_source
 from nasheval.feedback.records import Records
@@ -64,19 +64,20 @@ class Covariates:
         refused: Mapping[str, str] | None = None,
         prompt: str | None = None,
         json_text: bool = False,
+        by_model: bool = False,
     ) -> None:
         joined = open_join(join)
         elsewhere = [name for name in (joined.source.names if joined else []) if name not in source.names]
         tags = tag_paths(source.schema.field(TAGS).type) if TAGS in source.names else {}
         names = [context] if isinstance(context, str) else list(dict.fromkeys(several(context or (), "context")))
-        source.need("context", *names, also=[*tags, *elsewhere])
+        source.need("" if by_model else "context", *names, also=[*tags, *elsewhere])
         _refuse_outcomes(refused or {}, names, text, joined, source.label)
         used = {role: column for role, column in roles.items() if column}
         for role, name in [*used.items(), *([("join", joined.left)] if joined else [])]:
             source.need(role, name)
         column = prompt if text == "prompt" and text not in [*source.names, *elsewhere] and prompt else text
         if column:
-            source.need("text", column, also=elsewhere)
+            source.need("" if by_model else "text", column, also=elsewhere)
         wanted = [*names, *([column] if column and column not in names else [])]
         if joined and not set(wanted) & set(elsewhere):
             names_here = (Argument("context"), " or ", Argument("text"), f" ({listed(elsewhere)}).")
@@ -133,7 +134,7 @@ class Covariates:
             guessed, origin = self.join.source.untyped and name != self.join.right, self.join.source.label
         else:
             guessed, origin = self.source.untyped and name not in self._as_text(), ""
-        return refuse_strangers(checks, column, name, origin=origin) if guessed else column
+        return refuse_unknown(checks, column, name, origin=origin) if guessed else column
 
     def _prompts(self, checks: RowChecks, column: pa.ChunkedArray) -> pa.ChunkedArray:
         said, bad = (first_of_json_lists if self.json_text else prompts)(column)
@@ -241,6 +242,7 @@ def read_contexts(
         categorical=[column.name for column in encoder.columns if column.kind == "categorical"],
         prompt=schema.prompt if schema else None,
         json_text=schema is ARENA_55K,
+        by_model=True,
     )
     source.need("keep", *keep)
     table, checks = beside.read([*keep, *source.names[:1]], "raise")
@@ -273,8 +275,7 @@ def _categorical(categorical: Sequence[str] | str | None, context: list[str]) ->
     for name in names:
         if name not in context:
             raise InputError(
-                f"categorical names {name!r}, which is no context column; accepted are those of ",
-                Argument("context"),
-                f", {listed(context)}.",
+                *(Argument("categorical"), f" names {name!r}, which is no context column; accepted are those of "),
+                *(Argument("context"), f", {listed(context)}."),
             )
     return names

@@ -84,8 +84,8 @@ def _meanings(labels: Mapping[Any, str] | None) -> dict[str | None, int]:
     for label, meaning in (labels or {}).items():
         if not isinstance(meaning, str) or meaning not in MEANINGS:
             raise InputError(
-                f"labels maps {label!r} to {meaning!r}; accepted are 'a' (the first agent won), 'b', 'tie', 'both_bad' "
-                "and 'drop' (leave such rows out)."
+                Argument("labels", {label: meaning}),
+                ": accepted are 'a' (the first agent won), 'b', 'tie', 'both_bad' and 'drop' (leave such rows out).",
             )
         shown = [str(label).lower(), str(label)] if isinstance(label, bool) else [_plain(label)]
         meant.update(dict.fromkeys(shown, MEANINGS[meaning]))

@@ -142,7 +142,7 @@ def is_null(column: pa.ChunkedArray) -> Array:
 # -- columns of files without types -----------------------------------------------------------------------------------
 
 
-def refuse_strangers(checks: RowChecks, column: pa.ChunkedArray, name: str, *, origin: str = "") -> pa.ChunkedArray:
+def refuse_unknown(checks: RowChecks, column: pa.ChunkedArray, name: str, *, origin: str = "") -> pa.ChunkedArray:
     """Return text that is nearly all of one kind as that kind, rejecting the rows that are not; else as it is.
 
     CSV does not say what a column holds, and one "12x" among ten thousand numbers would make all of them text. Where

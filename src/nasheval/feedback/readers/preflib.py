@@ -103,9 +103,8 @@ def _ballot(path: Path, number: int, line: str, names: dict[int, str]) -> _Ballo
     if not match or not blocks:
         raise _bad(path, number, f"{line.strip()[:60]!r} is no ballot")
     ranked = [alternative for block in blocks for alternative in block]
-    strangers = [alternative for alternative in ranked if alternative not in names]
-    if strangers:
-        raise _bad(path, number, f"alternative {strangers[0]} has no name in the header")
+    if unnamed := [alternative for alternative in ranked if alternative not in names]:
+        raise _bad(path, number, f"alternative {unnamed[0]} has no name in the header")
     if len(set(ranked)) < len(ranked):
         raise _bad(path, number, "an alternative stands twice on the ballot")
     if not 1 <= int(match[1]) <= _MOST:

@@ -127,8 +127,10 @@ def _shape(
 ) -> _Shape:
     if sum(bool(argument) for argument in (ballot, agents, order)) != 1:
         raise InputError(
-            "Say how the ballots are stored, in one way: ballot='id', agent='item', rank='rank' for a long table; "
-            "agents=[...] for a column of ranks per agent; order=[...] for columns that hold the names in order."
+            "Say how the ballots are stored, in one way: ",
+            Argument("ballot='id', agent='item', rank='rank'", flag="--ballot id --agent item --rank rank"),
+            *(" for a long table; ", Argument("agents=[...]", flag="--agents a,b"), " for a column of ranks per agent"),
+            Argument("; order=[...] for columns that hold the names in order.", flag="."),
         )
     if ballot:
         names = (ballot,) if isinstance(ballot, str) else tuple(several(ballot, "ballot"))
@@ -146,7 +148,7 @@ def _shape(
     columns = tuple(dict.fromkeys(several(agents or order, role)))
     source.need(role, *columns)
     if len(columns) < 2:
-        raise InputError(f"{role} names the column {columns[0]!r} alone; a ranking needs two or more different ones.")
+        raise InputError(Argument(role), f" names {columns[0]!r} alone; a ranking needs two or more different columns.")
     roles, refused = {role: ", ".join(columns)}, dict.fromkeys(columns, VERDICT)
     if agents:
         return _Shape("rankings, a column per agent", roles, _ranks, columns, refused)

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.covariates import VERDICT, Covariates
 from nasheval.feedback.readers.labels import FIRST, SECOND, TIE, duel_records
@@ -92,7 +92,7 @@ def _score_columns(agents: Sequence[str] | Mapping[str, Sequence[str]]) -> dict[
     else:
         columns = {name: [name] for name in several(agents, "agents")}
     if len(columns) < 2:
-        raise InputError(f"agents names {listed([*columns])}; a comparison needs two or more different ones.")
+        raise InputError(Argument("agents"), f" names {listed(list(columns))}; a comparison needs two or more.")
     counts = [len(runs) for runs in columns.values()]
     if min(counts) != max(counts) or not counts[0]:
         raise InputError(

@@ -67,16 +67,17 @@ class Source:
         return pa.table({name: _unwrapped(table[name]) for name in table.column_names})
 
     def need(self, role: str, *columns: str, also: Sequence[str] = ()) -> None:
-        """Raise where a column that an argument names is neither here nor in `also`, naming the nearest that is."""
+        """Raise where a column that an argument (`role`; "": a model) names is neither here nor in `also`."""
         names = [*self.names, *also]
         for column in columns:
             if column not in names:
+                model, bring = f"the model needs the column {column!r}", ("add it, or bring it with ", Argument("join"))
                 hint = f"did you mean {near[0]!r}? P" if (near := nearest(column, names)) else "p"
                 raise ReadError(
-                    (f"there is no column {column!r} for ", Argument(role)),
+                    (f"there is no column {column!r} for ", Argument(role)) if role else model,
                     source=self.label,
                     accepted=f"its columns, {listed(names)}",
-                    fix=(f"{hint}ass one of its columns as ", Argument(role)),
+                    fix=(f"{hint}ass one of its columns as ", Argument(role)) if role else bring,
                 )
 
     def where(self, column: str, values: Iterable[str], *, other: bool = False) -> Source:

@@ -89,8 +89,8 @@ def read_votes(
         refused=dict.fromkeys(schema.verdict, VERDICT) | dict.fromkeys((schema.first, schema.second), COMPARED),
         roles={
             "context_id": context_id,
-            "voter": voter or _if_there(schema.voter, opened),
-            "time": time or _if_there(schema.time, opened),
+            "voter": voter or (schema.voter if schema.voter in opened.names else None),
+            "time": time or (schema.time if schema.time in opened.names else None),
             "propensity": propensity,
             "weight": weight,
         },
@@ -141,17 +141,14 @@ def _schema(source: Source, model_a: str | None, model_b: str | None, winner: st
         return schema
     if detected is None:
         a, b, won = (Argument(name) for name in ("model_a", "model_b", "winner"))
+        others = Argument("read_rankings or read_scores", flag="--kind rankings or --kind scores")
         raise ReadError(
             f"this does not look like a table of votes; its columns: {listed(source.names)}",
             source=source.label,
             accepted="the columns model_a, model_b and winner; left, right and winner; or an LMArena release",
-            fix=("name the columns with ", a, ", ", b, " and ", won, ", or use read_rankings or read_scores"),
+            fix=("name the columns with ", a, ", ", b, " and ", won, ", or use ", others),
         )
     return detected
-
-
-def _if_there(column: str | None, source: Source) -> str | None:
-    return column if column in source.names else None
 
 
 def _usual_context(schema: VoteSchema, source: Source) -> list[str]:
@@ -205,7 +202,7 @@ def _chosen(agents: Sequence[str], seen: list[str], source: str) -> list[str]:
                 fix=(f"{hint}orrect the name, or leave it out of ", Argument("agents")),
             )
     if len(names) < 2:
-        raise InputError(f"agents names {listed(names)}; a comparison needs two or more different ones.")
+        raise InputError(Argument("agents"), f" names {listed(names)}; a comparison needs two or more different ones.")
     return names
 
 

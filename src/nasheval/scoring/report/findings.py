@@ -106,7 +106,7 @@ def _by_column(agents: tuple[str, ...], views: Sequence[GroupView], confidence: 
             continue
         most = max(clear or other, key=lambda view: view.contexts)
         example = f"such as {most.name}: {listed([agents[a] for a in most.winners])}"
-        unsure, rest = f"not told apart at {confidence:.0%}", len(other) - len(clear)
+        unsure, rest = f"not significant at {confidence:.0%}", len(other) - len(clear)
         if not clear:
             yield f"By {column}: {_count(rest, groups)} other winners than all contexts together, {unsure}, {example}."
             continue
