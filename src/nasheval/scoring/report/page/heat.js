@@ -162,7 +162,7 @@ function payoffCell(view, agent, other, pair, sign) {
     ends = [sign * view.payoffs.low[pair], sign * view.payoffs.high[pair]].sort((a, b) => a - b);
   const status = view.payoffs.status[pair],
     sure = status === SEEN && (ends[0] > 0 || ends[1] < 0); // only votes on the pair itself are sure
-  const verdict = sure ? `${D.agents[value > 0 ? agent : other]} is preferred` : "not told apart";
+  const verdict = sure ? `${D.agents[value > 0 ? agent : other]} is preferred` : "no significant difference";
   const allowed = [sign * view.payoffs.allowed_low[pair], sign * view.payoffs.allowed_high[pair]].sort((a, b) => a - b);
   const ground =
     status === SEEN
