@@ -249,7 +249,7 @@ def test_the_papers_policy_knows_costs():
 def test_a_column_that_is_not_there_is_refused_before_the_fit():
     for words in ((), ("-q", "--holdout", "0")):
         said = failed("fit", "votes.csv", *READ, *QUICK, "-o", "unfitted", "--by", "nope", *words)
-        assert "by is 'nope', no context column; this log has" in said
+        assert "by='nope' is no context column; this log has" in said
     assert not Path("unfitted").exists()
 
 
