@@ -82,8 +82,6 @@ def test_row_13_claims_of_the_readme_that_were_false_are_gone(claim):
 
 def test_row_13_the_readme_says_what_the_figures_are_of():
     text = " ".join(README.read_text().split())
-    assert "0.117 of the best contextual Bradley-Terry" in text
-    assert "eighteen simulated arenas" in text
-    limits = {"RouterBench": "judges are simulated", "ebias": "in most logs the strength is 0"}
-    for claim, limit in limits.items():
-        assert claim not in text or limit in text
+    for said in ("0.117 of the best contextual Bradley-Terry", "judges are simulated", "of the paper's worlds",
+                 "in most logs the strength is 0"):  # fmt: skip
+        assert said in text
