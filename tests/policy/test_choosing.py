@@ -60,5 +60,7 @@ def test_draws_have_the_frequencies_of_the_lottery():
 def test_what_cannot_be_chosen_from_is_refused():
     with pytest.raises(InputError, match="utility is nan for 'a' at context 0; give a finite number"):
         choose(PI, AGENTS, NOTHING, utility=lambda agent, context: np.nan)
+    with pytest.raises(InputError, match="utility is 3; accepted is a function of an agent's name and a context"):
+        choose(PI, AGENTS, NOTHING, utility=3)
     with pytest.raises(InputError, match="both given"):
         choose(PI, AGENTS, NOTHING, utility=lambda agent, context: 1.0, seed=0)

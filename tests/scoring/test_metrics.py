@@ -77,6 +77,14 @@ def test_properties(K, seed):
             lambda: metrics.support_f1([0.5, 0.4], [1, 0]),
             "A lottery, shape (2,), has negative entries or does not sum to 1; give (K,) or (n, K).",
         ),
+        (
+            lambda: metrics.support_f1([[1, 0]] * 2, [[1, 0]] * 3),
+            "The arguments speak of 2 and 3 contexts; they must agree.",
+        ),
+        (
+            lambda: metrics.expected_cost([1, 0], {"a": 1}),
+            "costs is {'a': 1}; accepted is an array of numbers.",
+        ),
     ],
 )
 def test_malformed_arguments(call, message):

@@ -52,7 +52,10 @@ def composed(
         return regularizer
     if not 0 <= cost_weight < np.inf:
         raise InputError(f"cost_weight is a finite number at least 0; {cost_weight!r} was given.")
-    c = np.asarray(costs, np.float64)
+    try:
+        c = np.asarray(costs, np.float64)
+    except (TypeError, ValueError):
+        raise InputError(f"costs is {costs!r:.60}; accepted are numbers in the order of the agents, (K,).") from None
     if c.shape not in ((K,), (n, K)):
         raise InputError(f"costs has shape {c.shape}; with {n} games of {K} agents it is ({K},) or ({n}, {K}).")
     if not np.isfinite(c).all():

@@ -42,6 +42,8 @@ def choose(
     """
     if utility is not None and seed is not None:
         raise InputError("utility and seed were both given: one picks a winner, the other draws from the lottery.")
+    if utility is not None and not callable(utility):
+        raise InputError(f"utility is {utility!r}; accepted is a function of an agent's name and a context, or None.")
     if seed is not None:
         upto = np.cumsum(lotteries, axis=1)
         draw = np.random.default_rng(seed).random((len(lotteries), 1)) * upto[:, -1:]  # below the total
