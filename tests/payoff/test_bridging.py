@@ -80,7 +80,7 @@ def test_moved_is_the_slope_of_the_values(name):
     rng, step = np.random.default_rng(1), 1e-5
     changes = rng.normal(size=margins.shape)
     there, back = (bridge.at(margins + sign * step * changes).values for sign in (1, -1))
-    found = bridge.at(margins).moved(np.arange(len(margins)), changes)
+    found = bridge.at(margins).moved(np.arange(len(margins)), bridge.lead(changes))
     np.testing.assert_allclose(found, (there - back) / (2 * step), atol=2e-4)
 
 
@@ -93,7 +93,7 @@ def test_pairs_that_were_not_seen_do_not_enter(name):
     np.testing.assert_array_equal(bridge.at(other).values, bridge.at(margins).values)
     unseen = np.zeros(margins.shape)
     unseen[:, bridge.pairs] = 1.0
-    assert not bridge.at(margins).moved(np.arange(len(margins)), unseen).any()
+    assert not bridge.at(margins).moved(np.arange(len(margins)), bridge.lead(unseen)).any()
 
 
 @pytest.mark.parametrize("name", ["star", "chain"])
@@ -131,7 +131,7 @@ def test_margins_of_one_stay_finite():
     sure = bridge.at(np.array([[1.0, -1.0, 1.0, -1.0, 0, 0, 0, 0, 0, 0]]))
     assert np.isfinite(sure.scores).all()
     assert np.abs(sure.values).max() <= 1
-    changes = sure.moved(np.array([0]), np.eye(10)[:1])
+    changes = sure.moved(np.array([0]), bridge.lead(np.eye(10)[:1]))
     assert np.isfinite(changes).all()
     assert np.abs(changes).max() < 20
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -9,10 +11,12 @@ import pytest
 from nasheval.errors import InputError
 from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
-from nasheval.payoff.clusters import FEW, Moments, chosen_cluster, group_moments
+from nasheval.payoff.clusters import Moments, chosen_cluster, group_moments
+from nasheval.payoff.grouped import FEW
 from nasheval.payoff.inference import group_payoff
 from nasheval.payoff.pseudo import pseudo_outcomes
 
+from .dense import covariance_of
 from .nuisances import Given, arbitrary_fit, duel_fit, features, ragged_log
 
 
@@ -72,7 +76,7 @@ def test_a_panel_with_contexts_of_their_own_is_a_stratified_sample(voters, repea
         apart = gamma[voter == v] - gamma[voter == v].mean(axis=0)
         within += apart.T @ apart
     found = moments_of(pseudo)
-    np.testing.assert_allclose(found.covariance, within / (len(gamma) * (len(gamma) - voters)), rtol=1e-9)
+    np.testing.assert_allclose(covariance_of(found), within / (len(gamma) * (len(gamma) - voters)), rtol=1e-9)
     assert found.cluster == "context"
     assert found.panel == voters
     np.testing.assert_allclose(found.mean, gamma.mean(axis=0))
@@ -83,7 +87,7 @@ def test_a_panel_that_shares_contexts_is_clustered_by_context():
     pseudo = pseudo_outcomes(arbitrary_fit(log, x), unseen="tie")
     gamma = pseudo.dense(np.flatnonzero(pseudo.used))
     found = moments_of(pseudo)
-    np.testing.assert_allclose(found.covariance, np.cov(gamma.T) / len(gamma), atol=1e-13)
+    np.testing.assert_allclose(covariance_of(found), np.cov(gamma.T) / len(gamma), atol=1e-13)
     assert found.panel == 6
 
 
@@ -91,7 +95,7 @@ def test_unknown_among_a_panel_make_no_strata():
     log, x = own_contexts(3, 12, unknown=4)
     pseudo = pseudo_of(log, x)
     gamma = pseudo.dense(np.flatnonzero(pseudo.used))
-    np.testing.assert_allclose(moments_of(pseudo).covariance[0, 0], gamma.var(ddof=1) / len(gamma))
+    np.testing.assert_allclose(moments_of(pseudo).variance[0], gamma.var(ddof=1) / len(gamma))
 
 
 @pytest.mark.parametrize("between", [0.0, 0.9])
@@ -109,7 +113,7 @@ def test_with_contexts_of_their_own_two_ways_are_one_way_by_voter(between):
     assert found.cluster == "both"
     assert found.panel == 0
     left = apart.T @ apart / (n**2 * (n - 1))  # what n / (n - 1) leaves of the contexts
-    np.testing.assert_allclose(found.covariance, np.maximum(one_way + left, by_context), rtol=1e-9)
+    np.testing.assert_allclose(covariance_of(found), np.maximum(one_way + left, by_context), rtol=1e-9)
     if between:
         assert found.error[0] > 1.2 * np.sqrt(by_context[0, 0])  # the plug-in part is clustered too
 
@@ -173,7 +177,7 @@ def test_the_population_of_nobody_is_that_of_contexts():
 def plain_moments(mean, error, votes, **more):
     mean, error = np.array(mean), np.array(error)
     votes = np.array(votes, float)
-    return Moments(mean, np.diag(error**2), votes, votes - 1, votes, np.zeros(len(mean), int), np.zeros(len(mean)),
+    return Moments(mean, error**2, np.eye(len(mean)), votes, votes - 1, votes, np.zeros(len(mean), int), np.zeros(len(mean)),
                    50, 50, "context", **more)  # fmt: skip
 
 
@@ -195,9 +199,9 @@ def test_a_floor_is_scaled_by_what_is_at_stake():
 
 def test_floors_keep_correlations():
     raw = plain_moments([1.0, 0.999], [0.01, 0.02], [10, 20])
-    raw.covariance[0, 1] = raw.covariance[1, 0] = 0.5 * 0.01 * 0.02
+    raw = replace(raw, factor=np.array([[1.0, 0.5], [0.0, np.sqrt(0.75)]]))
     found = raw.floored()
-    correlation = found.covariance[0, 1] / np.prod(found.error)
+    correlation = covariance_of(found)[0, 1] / np.prod(found.error)
     assert (found.error > raw.error).all()
     assert correlation == pytest.approx(0.5)
 

@@ -20,6 +20,7 @@ from nasheval.payoff.inference import GroupPayoff, group_payoff, payoffs_by
 from nasheval.payoff.intervals import critical_value
 from nasheval.payoff.pseudo import pseudo_outcomes
 
+from .dense import covariance_of
 from .nuisances import arbitrary_fit, duel_fit, duel_log, linear_margins, ragged_log
 
 J, K_ = np.triu_indices(4, 1)
@@ -48,7 +49,7 @@ def test_means_and_errors_by_context_are_those_of_gamma(design):
     found = raw_moments(pseudo, inside, cluster="context")
     gamma = pseudo.dense(np.flatnonzero(inside & pseudo.used))
     np.testing.assert_allclose(found.mean, gamma.mean(axis=0), atol=1e-13)
-    np.testing.assert_allclose(found.covariance, np.cov(gamma.T) / len(gamma), atol=1e-13)
+    np.testing.assert_allclose(covariance_of(found), np.cov(gamma.T) / len(gamma), atol=1e-13)
     assert found.n_contexts == found.n_clusters == len(gamma)
     for pair in range(10):
         rows = (pseudo.pair == pair) & inside[pseudo.context]
@@ -88,12 +89,10 @@ def test_two_way_clustering_by_hand(design):
     extra = of_voter * voters / (voters - 1) - within
     alone = raw_moments(pseudo, cluster="context")
     both = raw_moments(pseudo, cluster="both")
-    raw = alone.covariance + extra / n**2
-    expected = np.maximum(np.diag(raw), np.diag(alone.covariance))
-    if np.linalg.eigvalsh(raw)[0] >= 0:
-        np.testing.assert_allclose(np.diag(both.covariance), expected, atol=1e-13)
-    assert (np.diag(both.covariance) >= np.diag(alone.covariance) - 1e-12).all()
-    assert np.linalg.eigvalsh(both.covariance)[0] > -1e-12
+    raw = covariance_of(alone) + extra / n**2
+    np.testing.assert_allclose(both.variance, np.maximum(np.diag(raw), alone.variance), atol=1e-13)
+    assert (both.variance >= alone.variance - 1e-12).all()
+    assert np.linalg.eigvalsh(covariance_of(both))[0] > -1e-12
     assert both.n_clusters == 6
     assert (both.freedom <= alone.freedom).all()
     assert (both.effective <= alone.effective).all()
@@ -107,7 +106,7 @@ def test_clustering_by_voter_takes_contexts_as_fixed():
     fixed = pseudo.estimand.corrections.toarray()
     sums, voters = voter_sums(pseudo, lambda r: log.records.voter[r], mass, lambda r: fixed[log.context_of[r]])
     expected = sums * voters / (voters - 1) / n**2
-    np.testing.assert_allclose(raw_moments(pseudo, cluster="voter").covariance, expected, atol=1e-13)
+    np.testing.assert_allclose(covariance_of(raw_moments(pseudo, cluster="voter")), expected, atol=1e-13)
 
 
 def test_records_without_a_voter_are_clusters_of_their_own():
@@ -135,8 +134,8 @@ def test_votes_of_one_mind_leave_some_doubt():
 
 
 def test_intervals_by_hand():
-    covariance = np.diag([0.01, 0.04, 0.0])
-    moments = Moments(np.array([0.5, 0.9, 0.1]), covariance, np.array([10.0, 1e9, 0.0]), np.array([9.0, 1e9, -1.0]),
+    variance = np.array([0.01, 0.04, 0.0])
+    moments = Moments(np.array([0.5, 0.9, 0.1]), variance, np.eye(3), np.array([10.0, 1e9, 0.0]), np.array([9.0, 1e9, -1.0]),
                       np.array([10, 50, 1]),
                       np.zeros(3, int), np.zeros(3), 40, 40, "context")  # fmt: skip
     group = GroupPayoff("g", ("a", "b", "c"), np.ones(1, bool), moments)
@@ -263,7 +262,7 @@ def test_results_print():
 def known(mean, error, K=3, n=2000):
     size = K * (K - 1) // 2
     each = np.full(size, float(n))
-    moments = Moments(np.asarray(mean, float), np.eye(size) * error**2, each, each, each.astype(int),
+    moments = Moments(np.asarray(mean, float), np.full(size, error**2), np.eye(size), each, each, each.astype(int),
                       np.zeros(size, int), np.zeros(size), n, n, "context")  # fmt: skip
     return GroupPayoff("g", tuple("abcdefgh"[:K]), np.ones(1, bool), moments)
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.choices import Unseen as Unseen
@@ -38,6 +39,7 @@ STATUS_NAMES = ("seen", "bridged", "unknown", "elsewhere")
 _LARGEST = 0.998  # margins beyond it bridge as this one: scores stay finite
 _LEAST = 0.05  # 1 - margin^2 that slopes of the bridge are taken at; below, a vote would count for twenty and more
 _RIDGE = 1e-6  # of the scores, in votes of the rarest pair
+_CELLS = 1 << 22  # numbers of the slopes held at a time
 
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
@@ -77,17 +79,23 @@ class ScoreBridge:
     def at(self, payoffs: Floats) -> Tangent:
         """Return the bridge at payoffs (n, n_pairs), with its slope in them."""
         margins = np.clip(payoffs, -_LARGEST, _LARGEST)
-        return Tangent(self, fit_scores(self._lead(margins), self.meetings, ridge=self.ridge))
+        return Tangent(self, fit_scores(self.lead(margins), self.meetings, ridge=self.ridge))
 
-    def _lead(self, margins: Floats) -> Floats:
+    def lead(self, margins: Floats | csr_array) -> Floats:
         """Return (n, K) the sum over seen pairs of votes times margin of each agent, given (n, n_pairs)."""
+        lead = margins @ self.incidence
+        return np.asarray(lead if isinstance(lead, np.ndarray) else lead.toarray())
+
+    @cached_property
+    def incidence(self) -> csr_array:
+        """(n_pairs, K) the votes of each pair: for its first agent, and less those for its second."""
         K = len(self.meetings)
-        j, k = np.triu_indices(K, 1)
-        weighted = margins * self.meetings[j, k]
-        lead = np.zeros((len(margins), K))
-        for agent in range(K):
-            lead[:, agent] = weighted[:, j == agent].sum(axis=1) - weighted[:, k == agent].sum(axis=1)
-        return lead
+        (j, k), pair = np.triu_indices(K, 1), np.arange(K * (K - 1) // 2)
+        votes = self.meetings[j, k]
+        cells = np.concatenate([votes, -votes]), (np.tile(pair, 2), np.concatenate([j, k]))
+        matrix = csr_array(cells, shape=(len(pair), K))
+        matrix.eliminate_zeros()
+        return matrix
 
     @property
     def ridge(self) -> float:
@@ -123,12 +131,28 @@ class Tangent:
     def _inverse(self) -> Floats:
         return np.linalg.inv(score_hessian(self.scores, self.bridge.meetings, self.bridge.ridge, least=_LEAST))
 
-    def moved(self, rows: Ints, changes: Floats) -> Floats:
-        """Return (m, b) how bridged payoffs at contexts rows[i] change, given changes of all payoffs, (m, n_pairs)."""
+    @property
+    def _slope(self) -> Floats:
+        """(n, b) of the bridged payoffs in the difference of two scores."""
+        return np.maximum(1 - self.values**2, 0.0) / 2
+
+    def moved(self, rows: Ints, lead: Floats) -> Floats:
+        """Return (m, b) how bridged payoffs at contexts rows[i] change with the payoffs there.
+
+        Args:
+            lead: (m, K) what the changes of all payoffs, (m, n_pairs), add to `ScoreBridge.lead`.
+        """
         j, k = self.bridge.ends
-        step = np.einsum("mjk,mk->mj", self._inverse[rows], self.bridge._lead(changes) / 2)
-        slope = np.maximum(1 - self.values[rows] ** 2, 0.0) / 2
-        return np.asarray(slope * (step[:, j] - step[:, k]))
+        step, size = np.empty(lead.shape), max(1, _CELLS // lead.shape[1] ** 2)
+        for start in range(0, len(rows), size):
+            part = slice(start, start + size)
+            step[part] = (self._inverse[rows[part]] @ lead[part, :, None])[:, :, 0] / 2
+        return np.asarray(self._slope[rows] * (step[:, j] - step[:, k]))
+
+    def gradient(self) -> Floats:
+        """Return (n, K, b) the slopes of the bridged payoffs in `ScoreBridge.lead`."""
+        j, k = self.bridge.ends
+        return np.asarray((self._inverse[:, :, j] - self._inverse[:, :, k]) / 2 * self._slope[:, None, :])
 
 
 Bridge: TypeAlias = VoterBridge | ScoreBridge  # what gives payoffs to pairs that were never compared

@@ -22,7 +22,7 @@ from nasheval.arrays import Bools, Floats, Ints, bin_sums, offsets_of
 from nasheval.boosting import begin, binned, take
 from nasheval.errors import InputError
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.payoff.clusters import FEW
+from nasheval.payoff.grouped import FEW
 from nasheval.payoff.moves import moved_pairs
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.strengths import CandidateName, HeldOut, Strength

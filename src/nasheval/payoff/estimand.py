@@ -54,11 +54,15 @@ class Estimand:
         return len(self.status)
 
     @cached_property
+    def starts(self) -> Ints:
+        """(n_contexts + 1,) where the corrections of each context start."""
+        return offsets_of(np.bincount(self.context, minlength=self.log.n_contexts))
+
+    @cached_property
     def corrections(self) -> csr_array:
         """The corrections as a sparse (n_contexts, C) array, summed over a context's records."""
-        starts = offsets_of(np.bincount(self.context, minlength=self.log.n_contexts))
         shape = self.log.n_contexts, self.n_columns
-        summed = csr_array((self.correction, self.column, starts), shape=shape, copy=True)
+        summed = csr_array((self.correction, self.column, self.starts), shape=shape, copy=True)
         summed.sum_duplicates()
         return summed
 

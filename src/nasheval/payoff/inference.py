@@ -1,8 +1,8 @@
 """How sure we can be of a group's mean payoffs, of its equilibrium, and of its cycles.
 
 The mean of Gamma over a group is the one-step estimate of its mean payoff (Eq. payoff-one-step), and Gamma less that
-mean is its influence function, from which `nasheval.payoff.clusters` takes its covariance and
-`nasheval.payoff.intervals` its intervals.
+mean is its influence function, from which `nasheval.payoff.clusters` takes its variance and `nasheval.payoff.intervals`
+its intervals.
 """
 
 from __future__ import annotations
@@ -21,16 +21,18 @@ from nasheval.feedback.groups import Groups, by_value
 from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.notes import Note, few
 from nasheval.payoff.bridging import STATUS_NAMES, allowed_by_transitivity, pair_matrix
-from nasheval.payoff.clusters import Cluster, Moments, Speaks, cluster_notes, group_moments
+from nasheval.payoff.clusters import Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.cycles import Cycle, as_cycles, find_cycles, signs
 from nasheval.payoff.drawing import listing, plain, warnings
+from nasheval.payoff.grouped import Cluster
 from nasheval.payoff.intervals import (
     checked_level,
     critical_value,
+    draws_for,
     half_widths,
     known_means,
     normal_scale,
-    student,
+    student_draws,
     studentised_draws,
 )
 from nasheval.payoff.pseudo import PseudoOutcomes
@@ -41,7 +43,6 @@ if TYPE_CHECKING:
     from nasheval.game.regularizers import Regularizer
 
 ALL = "all"  # the name of the group of all contexts
-_SIGN_DRAWS = 10_000  # of the bootstrap, to tell signs
 _WINNER = 1e-3  # an agent with more than this of the lottery is in the winner set
 
 
@@ -96,7 +97,7 @@ class GroupPayoff:
         name: of the group.
         agents: names of the K agents.
         inside: (n_contexts,) the contexts of the group.
-        moments: means and their covariance.
+        moments: means and how uncertain they are.
         confidence: of the intervals, all pairs together.
         draws: bootstrap draws of the equilibrium.
         seed: of the draws.
@@ -190,37 +191,49 @@ class GroupPayoff:
 
         if not self.present.any():
             raise InputError(f"Nobody has a vote in the group {self.name!r}: it has no candidates and no equilibrium.")
-        K = len(self.agents)
-        means = np.random.default_rng((self.seed, 1)).uniform(-1, 1, (self.draws, len(self._known)))
-        normal = studentised_draws(self.moments, self.draws, np.random.default_rng(self.seed))
-        z = student(normal, self.moments.freedom[self._known])
-        means[:, self._known] = self.moments.mean[self._known] + self.moments.error[self._known] * z
-        games, (j, k) = np.zeros((self.draws, K, K)), np.triu_indices(K, 1)
-        games[:, j, k] = np.clip(means, -1, 1)
-        games -= games.transpose(0, 2, 1).copy()
         omega = regularizer or L2(1e-3)
         lottery = solve(np.clip(self.estimate, -1, 1), regularizer=omega, available=self.present).strategy
-        drawn = solve(games, regularizer=omega, available=self.present).strategy
+        drawn = np.concatenate(
+            [solve(games, regularizer=omega, available=self.present).strategy for games in self._games()]
+        )
         lower, upper = np.quantile(drawn, [(1 - self.confidence) / 2, (1 + self.confidence) / 2], axis=0)
         lower, upper = np.minimum(lower, lottery), np.maximum(upper, lottery)
         frequency = (drawn > _WINNER).mean(axis=0)
         return Stability(self.agents, lottery, lower, upper, frequency, lottery > _WINNER, self.confidence)
+
+    def _games(self) -> Iterator[Floats]:
+        """Yield (some draws, K, K) games, payoffs drawn from their uncertainty."""
+        known, K, (j, k) = self._known, len(self.agents), np.triu_indices(len(self.agents), 1)
+        unknown = np.random.default_rng((self.seed, 1))
+        mean, error = self.moments.mean[known], self.moments.error[known]
+        for normal in studentised_draws(self.moments, self.draws, np.random.default_rng(self.seed)):
+            means = np.empty((len(normal), len(known)))
+            means[:, ~known] = unknown.uniform(-1, 1, (len(normal), int((~known).sum())))
+            means[:, known] = mean + error * student_draws(normal, self.moments.freedom[known])
+            games = np.zeros((len(normal), K, K))
+            games[:, j, k] = np.clip(means, -1, 1)
+            games -= games.transpose(0, 2, 1).copy()
+            yield games
 
     def beats(self) -> Bools:
         """Return (K, K) which agent certainly beats which: the chance of any wrong entry is at most 1 - confidence.
 
         Only pairs that were compared in the group can be certain.
         """
+        return self._beats.copy()
+
+    @cached_property
+    def _beats(self) -> Bools:
         sign, seen, moments = np.zeros(len(self._known)), self._seen, self.moments
         least = np.sign(moments.mean) * np.maximum(np.abs(moments.mean) - moments.bias, 0.0)
         scale = normal_scale(least[seen] / moments.error[seen], moments.freedom[seen])
-        draws = studentised_draws(moments, _SIGN_DRAWS, np.random.default_rng(self.seed), only=seen)
-        sign[seen] = signs(scale, draws, self.confidence)
-        return self._matrix(sign, -sign) > 0
+        blocks = studentised_draws(moments, draws_for(int(seen.sum())), np.random.default_rng(self.seed), only=seen)
+        sign[seen] = signs(scale, np.concatenate(list(blocks)), self.confidence)
+        return np.asarray(self._matrix(sign, -sign) > 0)
 
     def cycles(self) -> tuple[Cycle, ...]:
         """Return the cycles that hold: the chance that any of them is false is at most 1 - confidence."""
-        return as_cycles(find_cycles(self.beats()), self.agents, self.estimate, self.error)
+        return as_cycles(find_cycles(self._beats), self.agents, self.estimate, self.error)
 
     @cached_property
     def notes(self) -> tuple[Note, ...]:

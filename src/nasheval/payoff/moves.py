@@ -16,8 +16,8 @@ from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats, Ints, bin_sums, readonly
 from nasheval.feedback.groups import Groups, grouping_columns, groups_by
-from nasheval.payoff.clusters import FEW, cluster_sums, voter_labels
 from nasheval.payoff.estimand import Estimand
+from nasheval.payoff.grouped import FEW, cluster_sums, voter_labels
 from nasheval.payoff.intervals import normal_scale
 from nasheval.payoff.pseudo import PseudoOutcomes
 

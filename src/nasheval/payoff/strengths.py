@@ -26,7 +26,7 @@ from typing import Literal
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, bin_sums
-from nasheval.payoff.clusters import FEW
+from nasheval.payoff.grouped import FEW
 
 CandidateName = Literal["per-pair", "shared"]
 

@@ -14,7 +14,8 @@ from nasheval.feedback.groups import Groups
 from nasheval.files import json_values
 from nasheval.notes import once
 from nasheval.payoff.bridging import pair_matrix
-from nasheval.payoff.clusters import FEW, Cluster, Moments, Speaks, cluster_notes, group_moments
+from nasheval.payoff.clusters import Moments, Speaks, cluster_notes, group_moments
+from nasheval.payoff.grouped import FEW, Cluster
 from nasheval.payoff.intervals import critical_value, half_widths, known_means
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.scoring.contrasts import Contrasts, against_agents, head_to_head

@@ -53,7 +53,8 @@ def responses(pseudo: PseudoOutcomes, lotteries: Floats) -> tuple[Floats, Floats
         response[:, contexts] = _against(values, lotteries[:, contexts])
         if bridge is not None and bridged is not None:
             alone, tangent = np.zeros(values.shape), bridge.at(values)
-            moved = tangent.moved(np.arange(len(contexts)), pseudo.estimand.corrections[contexts].toarray())
+            lead = bridge.lead(pseudo.estimand.corrections[contexts])
+            moved = tangent.moved(np.arange(len(contexts)), lead)
             alone[:, bridge.pairs] = tangent.values + moved
             bridged[:, contexts] = _against(alone, lotteries[:, contexts])
     return response, bridged

@@ -15,7 +15,8 @@ from nasheval.feedback.groups import by_value
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort
 from nasheval.payoff.aggregators import AnyAggregator
-from nasheval.payoff.clusters import Cluster, Speaks
+from nasheval.payoff.clusters import Speaks
+from nasheval.payoff.grouped import Cluster
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.stage1 import Stage1, fit_stage1
 from nasheval.policy.base import Policy, PolicyLearner

@@ -21,8 +21,9 @@ from nasheval.feedback.groups import Groups, by_value
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import L2
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
-from nasheval.payoff.clusters import Cluster, Speaks
+from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.drawing import listing, plain, warnings
+from nasheval.payoff.grouped import Cluster
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.policy.terms import AnyCosts, Terms
