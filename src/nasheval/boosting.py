@@ -9,6 +9,7 @@ import numpy as np
 
 from nasheval.arrays import Floats, Ints
 from nasheval.errors import InputError
+from nasheval.forests.forest import Forest, read_booster
 
 if TYPE_CHECKING:
     from lightgbm import Booster, Dataset
@@ -83,14 +84,14 @@ def _update(model: Booster, trees: int) -> None:
             break
 
 
-def freed(model: Booster | float) -> Booster | float:
-    """Return a model without the data it was fitted on."""
+def freed(model: Booster) -> Forest | Booster:
+    """Return a model without the data it was fitted on: its trees, or a booster where they are of an unknown kind."""
     import lightgbm as lgb
 
-    return model if isinstance(model, float) else lgb.Booster(model_str=model.model_to_string())
+    return read_booster(model) or lgb.Booster(model_str=model.model_to_string())
 
 
-def boosted(data: Dataset, params: Mapping[str, Any]) -> Booster:
+def boosted(data: Dataset, params: Mapping[str, Any]) -> Forest | Booster:
     """Fit one model and return it without its training data."""
     model = begin(data, params)
     _update(model, params["num_iterations"])

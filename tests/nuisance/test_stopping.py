@@ -30,7 +30,7 @@ def star(slope, n=300, seed=0):
 
 
 def counts(models):
-    return {0 if isinstance(model, float) else model.num_trees() for row in models.models for model in row}
+    return {0 if isinstance(model, float) else model.n_trees for row in models.models for model in row}
 
 
 def test_contexts_that_say_nothing_get_few_trees_or_none():

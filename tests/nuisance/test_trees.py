@@ -19,6 +19,7 @@ from nasheval.feedback.log import Feedback
 from nasheval.feedback.partition import ranking
 from nasheval.feedback.records import Records
 from nasheval.feedback.world import SyntheticWorld
+from nasheval.forests.forest import tree_lines
 from nasheval.nuisance.columns import grouped, shrunken_means
 from nasheval.nuisance.learners import Effort, Features, held_out
 from nasheval.nuisance.trees import TreeOutcome, TreePropensity
@@ -37,7 +38,7 @@ def folds(n, k=2):
 
 
 def texts(models):
-    return [[m if isinstance(m, float) else m.model_to_string() for m in row] for row in models.models]
+    return [[m if isinstance(m, float) else tree_lines(m) for m in row] for row in models.models]
 
 
 def odd_log(seed=0, n=150):

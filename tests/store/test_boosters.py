@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nasheval.errors import InputError
-from nasheval.store.boosters import booster_of, models_of, models_text
+from nasheval.store.boosters import forest_of_lines, models_of, models_text
 
 KINDS = {
     "plain": {},
@@ -83,7 +83,7 @@ def test_predictions_are_the_same_bits(table, kind):
     rng = np.random.default_rng(1)
     wild = np.where(rng.random(table.shape) < 0.1, np.nan, table * rng.choice([1, -1, 1e9], table.shape))
     for x in (table, wild.astype(np.float32)):
-        np.testing.assert_array_equal(again.predict(x, num_threads=1), booster.predict(x, num_threads=1))
+        np.testing.assert_array_equal(again.predict(x), booster.predict(x, num_threads=1))
     assert models_text([0.25, again], "it") == text
     assert len(text) < 0.7 * len(booster.model_to_string())
 
@@ -124,7 +124,7 @@ def test_a_text_that_ends_early_is_refused(cut):
 def test_lines_that_are_no_model_are_refused():
     for lines in ([], [""], ["tree"], GOLDEN.split("\n")):
         with pytest.raises(ValueError, match="does not begin"):
-            booster_of(lines, 2)
+            forest_of_lines(lines, 2)
 
 
 @settings(max_examples=150, deadline=None)
@@ -136,7 +136,7 @@ def test_no_letter_can_lead_lightgbm_astray(place, letter):
     except ValueError:
         return
     x = np.array([[0.0, 1.0], [1.0, 3.0], [np.nan, -1.0], [1e300, 1e300]])
-    assert np.isfinite(models[1].predict(x, num_threads=1)).all()
+    assert np.isfinite(models[1].predict(x)).all()
 
 
 @pytest.mark.parametrize("extra", [{"linear_tree": True}, {"objective": "binary"}], ids=str)

@@ -1,22 +1,27 @@
 """One model per fold and column: what each is fitted on, and how they predict together.
 
-A column is a pair of a menu for outcome models, and a menu for propensities. Its model is a LightGBM booster or any
-scikit-learn estimator; where there is too little to fit, it is just a number.
+A column is a pair of a menu for outcome models, and a menu for propensities. Its model is a forest, a LightGBM booster
+or any scikit-learn estimator; where there is too little to fit, it is just a number. Forests, regressors made of trees
+and linear ones predict together, all columns of a fold at once; any other is asked one by one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Literal
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.log import Feedback
+from nasheval.forests.packed import Packed
+from nasheval.forests.sklearn_trees import forest_of
 from nasheval.nuisance.learners import Effort, Features, run_all
 
 _SMALL = 1 << 15  # predictions that are made before threads have started
+_FEW = 16  # rows at which linear regressors predict together; at more, one by one, in their own arithmetic
 
 
 @dataclass(frozen=True)
@@ -44,7 +49,7 @@ class ColumnModels:
         models: models[fold][column].
         low, high: predictions are clipped to this range.
         n_jobs: threads that predict.
-        form: "trees": boosters, on that form of the contexts. "network": scikit-learn estimators, on that one.
+        form: "trees": forests or boosters, on that form of the contexts. "network": scikit-learn estimators, on that one.
         tuned: the settings that were found for each fold, where they were searched.
     """
 
@@ -58,32 +63,106 @@ class ColumnModels:
     def predict(self, X: Features, fold: int) -> Floats:
         """Return (n, columns) predictions of the models of a fold."""
         models, table = self.models[fold], np.ascontiguousarray(getattr(X, self.form))
+        together = self._together(fold)
+        if together is not None and (len(X) <= _FEW or not together.rounds):
+            values = together.predict(table)
+            return np.clip(values, self.low, self.high, out=values)
         values = np.empty((len(X), len(models)))
 
         def fill(column: int) -> None:
             values[:, column] = _predicted(models[column], table)
 
-        run_all(fill, range(len(models)), len(models), Effort(n_jobs=1 if values.size < _SMALL else self.n_jobs))
+        if self.n_jobs == 1 or values.size < _SMALL:
+            for column in range(len(models)):
+                fill(column)
+        else:
+            run_all(fill, range(len(models)), len(models), Effort(n_jobs=self.n_jobs))
         return np.clip(values, self.low, self.high, out=values)
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
         """Return (cells,) predictions at rows[i] of X and column columns[i] only."""
-        values, table = np.empty(len(columns)), getattr(X, self.form)
+        values, table, together = np.empty(len(columns)), getattr(X, self.form), self._together(fold)
+        if together is not None and not together.rounds:
+            values = together.cells(table, rows, columns)
+            return np.clip(values, self.low, self.high, out=values)
         for column, chosen in enumerate(grouped(columns, len(self.models[fold]))):
             if len(chosen):
                 values[chosen] = _predicted(self.models[fold][column], table[rows[chosen]])
         return np.clip(values, self.low, self.high, out=values)
 
 
+    def _together(self, fold: int) -> Packed | Linear | None:
+        """Return the models of a fold as one, where they can be."""
+        if fold not in self._joined:
+            self._joined[fold] = _joined(self.models[fold])
+        return self._joined[fold]
+
+    @cached_property
+    def _joined(self) -> dict[int, Packed | Linear | None]:
+        return {}
+
+
+@dataclass(frozen=True, eq=False)
+class Linear:
+    """Linear regressors as one matrix, and numbers.
+
+    Args:
+        slopes: (features, columns), or (0, columns) where all are numbers.
+        intercepts: (columns,).
+    """
+
+    slopes: Floats
+    intercepts: Floats
+
+    @property
+    def rounds(self) -> bool:
+        """Whether 64-bit sums differ from what the regressors, fitted on 32-bit numbers, say themselves."""
+        return len(self.slopes) > 0
+
+    def predict(self, table: Floats) -> Floats:
+        """Return (n, columns) predictions at the rows of a table."""
+        return table[:, : len(self.slopes)].astype(np.float64) @ self.slopes + self.intercepts
+
+    def cells(self, table: Floats, rows: Ints, columns: Ints) -> Floats:
+        """Return (cells,) predictions at rows[i] of the table and column columns[i]."""
+        slopes = self.slopes[:, columns].T
+        return np.sum(table[rows, : len(self.slopes)] * slopes, axis=1) + self.intercepts[columns]
+
+
+def _joined(models: Sequence[Any]) -> Packed | Linear | None:
+    """Return models of a kind as one."""
+    fitted = [model for model in models if not isinstance(model, float)]
+    if all(_is_linear(model) for model in fitted):
+        slopes = np.zeros((fitted[0].coef_.size if fitted else 0, len(models)))
+        intercepts = np.zeros(len(models))
+        for column, model in enumerate(models):
+            if isinstance(model, float):
+                intercepts[column] = model
+            else:
+                slopes[:, column], intercepts[column] = np.ravel(model.coef_), model.intercept_
+        return Linear(slopes, intercepts)
+    forests = [model if isinstance(model, float) else forest_of(model) for model in models]
+    known = [model for model in forests if model is not None]
+    return Packed.of(known) if len(known) == len(forests) else None
+
+
+def _is_linear(model: Any) -> bool:
+    """Tell whether a regressor predicts as scikit-learn's linear models do, and nothing else."""
+    return getattr(getattr(type(model), "predict", None), "__qualname__", "") == "LinearModel.predict"
+
+
 def _predicted(model: Any, table: Floats) -> Floats:
     """Return (n,) predictions of one model."""
     if isinstance(model, float) or not len(table):
         return np.full(len(table), model if isinstance(model, float) else 0.0)
-    if hasattr(model, "predict_proba"):
-        return np.asarray(model.predict_proba(table)[:, 1])
     if hasattr(model, "num_trees"):  # a booster
         return np.asarray(model.predict(np.ascontiguousarray(table), num_threads=1))
-    return np.asarray(model.predict(table), np.float64)
+    from sklearn import config_context
+
+    with config_context(assume_finite=True, skip_parameter_validation=True):  # contexts are finite, and were checked
+        if hasattr(model, "predict_proba"):
+            return np.asarray(model.predict_proba(table)[:, 1])
+        return np.asarray(model.predict(table), np.float64)
 
 
 @dataclass(frozen=True)

@@ -13,16 +13,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Bools, Floats
 from nasheval.boosting import binned, boosted, complete, loss_curve, take
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
+from nasheval.forests.forest import Forest
 from nasheval.nuisance.columns import (
     ColumnModels,
     MenuModels,
     Task,
     fit_columns,
-    grouped,
     inclusion_tasks,
     outcome_tasks,
     shrunken_means,
@@ -76,47 +76,36 @@ class StoppedTrees:
         most = int(complete(self.learner.params)["num_iterations"])
         numbers = np.unique([0, *(most >> step for step in range(most.bit_length()))])
         means = np.array([shrunken_means(log, seen) for seen in train])
-        losses = _held_out_losses(models, log, X, train, means, numbers)
-        trees = int(numbers[losses.argmin()]) if losses.any() else most
-        kept = (
-            tuple(_first_trees(model, trees, float(mean)) for model, mean in zip(row, without, strict=True))
-            for row, without in zip(models.models, means, strict=True)
-        )
-        return replace(models, models=tuple(kept))
+        cut = {int(trees): _first_trees(models, int(trees), means) for trees in numbers}
+        losses = {trees: _held_out_loss(own, models, log, X, train) for trees, own in cut.items()}
+        return cut[min(losses, key=losses.__getitem__)] if any(losses.values()) else models
 
 
-def _held_out_losses(
-    models: ColumnModels, log: Feedback, X: Features, train: Bools, means: Floats, numbers: Ints
-) -> Floats:
-    """Return (numbers,) squared errors on held-out contexts for numbers of trees, the first 0, which predicts `means`.
-
-    Zeros if nothing is held out.
-    """
-    context, z = log.context_of[log.verdicts.record], log.verdicts.z.astype(np.float64)
-    weight = log.records.weights[log.verdicts.record]
-    groups = grouped(log.menus.column_of_verdict, len(log.menus.columns))
-
-    def judge(fold: int, column: int) -> Floats:
-        model, rows = models.models[fold][column], groups[column]
-        rows = rows[~train[fold][context[rows]]]
-        if isinstance(model, float) or not len(rows):
-            return np.zeros(len(numbers))
-        table = np.ascontiguousarray(X.trees[context[rows]])
-        grown = [model.predict(table, num_iteration=int(trees), num_threads=1) for trees in numbers[1:]]
-        predicted = np.clip([np.full(len(rows), means[fold, column]), *grown], models.low, models.high)
-        return np.asarray((predicted - z[rows]) ** 2 @ weight[rows])
-
-    cells = list(np.ndindex(means.shape))
-    return np.sum(run_all(lambda cell: judge(*cell), cells, len(cells), Effort(n_jobs=models.n_jobs)), axis=0)
+def _held_out_loss(cut: ColumnModels, grown: ColumnModels, log: Feedback, X: Features, train: Bools) -> float:
+    """Return the squared error on held-out contexts, at the columns that have trees; 0 if nothing is held out."""
+    context, column = log.context_of[log.verdicts.record], log.menus.column_of_verdict
+    weight, loss = log.records.weights[log.verdicts.record], 0.0
+    for fold, seen in enumerate(train):
+        has_trees = np.array([not isinstance(model, float) for model in grown.models[fold]])
+        rows = np.flatnonzero(~seen[context] & has_trees[column])
+        error = cut.cells(X, fold, context[rows], column[rows]) - log.verdicts.z[rows]
+        loss += float(error**2 @ weight[rows])
+    return loss
 
 
-def _first_trees(model: Booster | float, trees: int, without: float) -> Booster | float:
-    """Return a model cut to its first trees, or the number that is predicted without any."""
+def _first_trees(models: ColumnModels, trees: int, means: Floats) -> ColumnModels:
+    """Return models cut to their first trees; without any, they are the means, (folds, columns)."""
     import lightgbm as lgb
 
-    if isinstance(model, float) or not trees:
-        return model if isinstance(model, float) else without
-    return lgb.Booster(model_str=model.model_to_string(num_iteration=trees))
+    def first(model: Forest | Booster | float, without: float) -> Forest | Booster | float:
+        if isinstance(model, float) or not trees:
+            return model if isinstance(model, float) else without
+        if isinstance(model, Forest):
+            return model.first(trees)
+        return lgb.Booster(model_str=model.model_to_string(num_iteration=trees))
+
+    kept = (map(first, row, without.tolist()) for row, without in zip(models.models, means, strict=True))
+    return replace(models, models=tuple(map(tuple, kept)))
 
 
 @dataclass(frozen=True)
@@ -156,14 +145,14 @@ def _fit_columns(
     params = {"seed": effort.seed, **params}
     data = [binned(X.trees[seen], X.categorical, params) if X.trees.shape[1] else None for seen in train]
 
-    def fit(task: Task) -> Booster:
+    def fit(task: Task) -> Forest | Booster:
         return boosted(take(data[task.fold], task.rows, task.label, task.weight), params)
 
     low = -1.0 if params["objective"] == "regression" else 0.0
     return ColumnModels(fit_columns(fit, tasks, len(train), columns, effort), low, 1.0, effort.n_jobs)
 
 
-def _over_menus(log: Feedback, X: Features, seen: Bools, params: Mapping[str, Any]) -> Booster:
+def _over_menus(log: Feedback, X: Features, seen: Bools, params: Mapping[str, Any]) -> Forest | Booster:
     records = records_of(log, seen)
     context, weight = log.context_of[records], log.records.weights[records]
     rows, menu = (np.cumsum(seen) - 1)[context], log.menus.of_record[records].astype(np.float64)

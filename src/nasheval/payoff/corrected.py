@@ -176,7 +176,7 @@ def _race(
         candidate, without = candidates[place], surfaces[place]  # h, learned without each fold
         trees = max(1, round(stage * candidate.trees))
         grow_all([model for surface in without for model in surface.boosters], trees, effort.share(share))
-        return _held_out(without, pseudo, cells).choose(moved, candidate.name, trees)
+        return _held_out([surface.freed() for surface in without], pseudo, cells).choose(moved, candidate.name, trees)
 
     first = [scored(place, _STAGES[0]) for place in range(len(candidates))]
     best = max(first, key=_gains)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs
 from nasheval.boosting import begin, binned, complete, freed, grow, take
+from nasheval.forests.forest import Forest
+from nasheval.forests.packed import AtPairs
 from nasheval.nuisance.columns import ColumnModels
 from nasheval.nuisance.learners import Effort, Features, run_all
 from nasheval.nuisance.sklearn_models import fitted
@@ -83,15 +86,16 @@ class PairSurface:
 
     @property
     def boosters(self) -> list[Booster]:
-        """Those of its models that are boosted trees."""
+        """Those of its models that can grow."""
         return [model for model in self.models.models[0] if not isinstance(model, float)]
 
     def freed(self) -> PairSurface:
-        """Return the surface without the data its trees were fitted on."""
-        return PairSurface.of([freed(model) for model in self.models.models[0]], self.models.n_jobs)
+        """Return the surface as it is now, without the data its trees were fitted on."""
+        models = [model if isinstance(model, float) else freed(model) for model in self.models.models[0]]
+        return PairSurface.of(models, self.models.n_jobs)
 
     @staticmethod
-    def of(models: Sequence[Booster | float], n_jobs: int = 1) -> PairSurface:
+    def of(models: Sequence[Forest | Booster | float], n_jobs: int = 1) -> PairSurface:
         """Return the surface of one boosted model per pair."""
         return PairSurface(ColumnModels((tuple(models),), -np.inf, np.inf, n_jobs))
 
@@ -106,13 +110,16 @@ class SharedSurface:
         n_agents: K.
     """
 
-    model: Booster
+    model: Forest | Booster
     known: Bools
     n_agents: int
 
     def predict(self, X: Features) -> Floats:
         """Return (n, n_pairs) values, 0 for pairs that it was not shown."""
         pairs, values = np.flatnonzero(self.known), np.zeros((len(X), n_pairs(self.n_agents)))
+        if self._at_pairs is not None:
+            self._at_pairs.predict(X.trees, pairs, values)
+            return values
         step = max(1, _CELLS // max(1, len(pairs) * (X.trees.shape[1] + 2)))
         for start in range(0, len(X), step):
             rows = np.arange(start, min(start + step, len(X)))
@@ -126,16 +133,23 @@ class SharedSurface:
         for start in range(0, len(rows), step):
             chunk = slice(start, start + step)
             table = with_agents(X, rows[chunk], pairs[chunk], self.n_agents).trees
-            values[chunk] = np.where(self.known[pairs[chunk]], self.model.predict(table, num_threads=1), 0.0)
+            own = self.model.predict(table, **({} if isinstance(self.model, Forest) else {"num_threads": 1}))
+            values[chunk] = np.where(self.known[pairs[chunk]], own, 0.0)
         return values
+
+    @cached_property
+    def _at_pairs(self) -> AtPairs | None:
+        """The model evaluated at the agents of the pairs that it was shown."""
+        j, k = (agents[self.known] for agents in np.triu_indices(self.n_agents, 1))
+        return AtPairs.of(self.model, j, k) if isinstance(self.model, Forest) else None
 
     @property
     def boosters(self) -> list[Booster]:
-        """The model."""
+        """The model, while it can grow."""
         return [self.model]
 
     def freed(self) -> SharedSurface:
-        """Return the surface without the data its model was fitted on."""
+        """Return the surface as it is now, without the data its model was fitted on."""
         return replace(self, model=freed(self.model))
 
 

@@ -1,8 +1,9 @@
-"""LightGBM models as text, reduced to what predictions need, and checked before LightGBM sees it.
+"""LightGBM models as text, reduced to what predictions need, and checked before a tree is walked.
 
-LightGBM trusts what it reads: a child that points outside its tree, or back to its parent, is followed. So a file is
-taken apart here first. Every line has its place, every list its length, every number its range, and every tree is a
-tree. A file holds one model after another, each a number or the number of lines that follow:
+Whoever walks a tree trusts it: a child that points outside it, or back to its parent, is followed. So a file is taken
+apart here first. Every line has its place, every list its length, every number its range, and every tree is a tree.
+LightGBM itself is not needed to read one. A file holds one model after another, each a number or the number of lines
+that follow:
 
     model 0 constant 0.25
     model 1 lines 18
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Ints, offsets_of
+from nasheval.forests.forest import CATEGORIES, NUMBERS, REALS, Forest, numbers_of, read_booster, tree_lines
 from nasheval.store.settings import unsavable
 
 if TYPE_CHECKING:
@@ -28,18 +30,13 @@ if TYPE_CHECKING:
 
 _OBJECTIVES = ("regression", "regression_l1", "huber", "fair", "quantile", "mape", "poisson", "gamma", "tweedie")
 _OBJECTIVE = re.compile(rf"objective=({'|'.join(_OBJECTIVES)})( sqrt)?( tweedie_variance_power:[.0-9]+)?")
-_REALS = ("threshold", "leaf_value")
-_KEYS = (
-    "num_leaves", "num_cat", "split_feature", "threshold", "decision_type", "left_child", "right_child", "leaf_value"
-)  # fmt: skip
-_CATEGORIES = ("cat_boundaries", "cat_threshold")
 _WHOLE, _REAL = "-?[0-9]+", "-?(?:[0-9.]+(?:e[-+]?[0-9]+)?|inf)"
 _LISTS = {key: f"{key}=(?P<{key}>(?:{one}(?: {one})*)?)\n" for key, one in
-          ((key, _REAL if key in _REALS else _WHOLE) for key in (*_KEYS, *_CATEGORIES))}  # fmt: skip
+          ((key, _REAL if key in REALS else _WHOLE) for key in (*NUMBERS, *CATEGORIES))}  # fmt: skip
 _TREE = re.compile(
     "Tree=(?P<number>[0-9]+)\n"
-    + "".join(_LISTS[key] for key in _KEYS)
-    + f"(?:{''.join(_LISTS[key] for key in _CATEGORIES)})?is_linear=0\nshrinkage=1\n\n\n"
+    + "".join(_LISTS[key] for key in NUMBERS)
+    + f"(?:{''.join(_LISTS[key] for key in CATEGORIES)})?is_linear=0\nshrinkage=1\n\n\n"
 )
 _START = re.compile(r"model (?P<number>[0-9]{1,9}) (constant (?P<constant>[^ ]+)|lines (?P<lines>[0-9]{1,9}))")
 _END = ["end of trees", "", "pandas_categorical:null"]
@@ -50,31 +47,24 @@ _LARGEST_TYPE = 11  # categorical, default left, and three kinds of missing valu
 # -- writing ----------------------------------------------------------------------------------------------------------
 
 
-def models_text(models: Sequence[Booster | float], what: str) -> str:
+def models_text(models: Sequence[Forest | Booster | float], what: str) -> str:
     """Return the text of models, some of which are just a number; `what` is their name in an error."""
     lines: list[str] = []
     for number, model in enumerate(models):
         if isinstance(model, float):
             lines.append(f"model {number} constant {model!r}")
             continue
-        own = booster_lines(str(model.model_to_string()), what)
+        own = _lines(model, what)
         lines += [f"model {number} lines {len(own)}", *own]
     return "\n".join([*lines, ""])
 
 
-def booster_lines(text: str, what: str) -> list[str]:
-    """Return LightGBM's text of a model, in lines, without what predictions do not need."""
-    head, *blocks = text.split("\nend of trees")[0].split("\nTree=")
-    settings = dict(line.partition("=")[::2] for line in head.split("\n"))
-    objective = f"objective={settings.get('objective', 'custom')}"
-    if not _OBJECTIVE.fullmatch(objective) or settings["num_tree_per_iteration"] != "1" or "is_linear=1" in text:
-        raise unsavable(what, f"a LightGBM model with linear trees, several classes or {objective}")
-    lines = _head(objective, int(settings["max_feature_idx"]) + 1, average="average_output" in settings)
-    for number, block in enumerate(blocks):
-        values = dict(line.split("=", 1) for line in block.split("\n") if "=" in line)
-        kept = [name for name in (*_KEYS, *_CATEGORIES) if name in values]
-        lines += [f"Tree={number}", *(f"{name}={values[name]}" for name in kept), "is_linear=0", "shrinkage=1", "", ""]
-    return [*lines, *_END]
+def _lines(model: Forest | Booster, what: str) -> list[str]:
+    forest = model if isinstance(model, Forest) else read_booster(model)
+    if forest is None or not _OBJECTIVE.fullmatch(objective := f"objective={forest.objective}"):
+        kind = "an unknown objective" if forest is None else objective
+        raise unsavable(what, f"a LightGBM model with linear trees, several classes or {kind}")
+    return [*_head(objective, forest.width, forest.average), *tree_lines(forest), *_END]
 
 
 def _head(objective: str, width: int, average: bool) -> list[str]:
@@ -87,10 +77,10 @@ def _head(objective: str, width: int, average: bool) -> list[str]:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def models_of(text: str, count: int, width: int) -> tuple[Booster | float, ...]:
+def models_of(text: str, count: int, width: int) -> tuple[Forest | float, ...]:
     """Return the `count` models, of `width` features, that `models_text` wrote; a ValueError for anything else."""
     lines, place = text.split("\n"), 0
-    models: list[Booster | float] = []
+    models: list[Forest | float] = []
     for number in range(count):
         start = _START.fullmatch(lines[place] if place < len(lines) else "")
         if start is None or int(start["number"]) != number:
@@ -99,28 +89,24 @@ def models_of(text: str, count: int, width: int) -> tuple[Booster | float, ...]:
         constant = start["constant"]
         if constant and (not re.fullmatch(_REAL, constant) or not np.isfinite(float(constant))):
             raise ValueError(f"a model is {constant!r:.40}, no finite number")
-        models.append(float(constant) if constant else booster_of(lines[place + 1 : end], width))
+        models.append(float(constant) if constant else forest_of_lines(lines[place + 1 : end], width))
         place = end
     if lines[place:] != [""]:
         raise ValueError(f"something follows the last of {count} models")
     return tuple(models)
 
 
-def booster_of(lines: list[str], width: int) -> Booster:
-    """Return the model, of `width` features, of some lines; raises a ValueError where LightGBM could stumble."""
-    import lightgbm as lgb
-
+def forest_of_lines(lines: list[str], width: int) -> Forest:
+    """Return the model, of `width` features, of some lines; raises a ValueError where a walk could stumble."""
     head = lines[: lines.index("") + 1] if "" in lines else []
     objective = head[6] if len(head) > 6 else ""
     if not _OBJECTIVE.fullmatch(objective) or head != _head(objective, width, average="average_output" in head):
         raise ValueError(f"a model does not begin as one with {width} features does")
     if lines[-len(_END) :] != _END:
         raise ValueError("a model ends too early")
-    _check_trees(*_trees("".join(f"{line}\n" for line in lines[len(head) : -len(_END)])), width)
-    try:
-        return lgb.Booster(model_str="\n".join([*lines, ""]))
-    except lgb.basic.LightGBMError as error:
-        raise ValueError(f"LightGBM cannot read a model ({error})") from error
+    values, sizes = _trees("".join(f"{line}\n" for line in lines[len(head) : -len(_END)]))
+    _check_trees(values, sizes, width)
+    return Forest(width, objective.partition("=")[2], "average_output" in head, **values)
 
 
 Numbers = dict[str, Any]  # for each key one array over all trees
@@ -137,13 +123,13 @@ def _trees(text: str) -> tuple[Numbers, Numbers]:
                 "other than numbers"
             )
         trees.append(tree)
-    lists = {key: [tree[key] or "" for tree in trees] for key in (*_KEYS, *_CATEGORIES)}
+    lists = {key: [tree[key] or "" for tree in trees] for key in (*NUMBERS, *CATEGORIES)}
     sizes = {key: np.array([len(values.split()) for values in own]) for key, own in lists.items()}
     return {key: _numbers(key, own) for key, own in lists.items()}, sizes
 
 
 def _numbers(key: str, lists: list[str]) -> Any:
-    values = np.array(" ".join(lists).split(), np.float64 if key in _REALS else np.int64)
+    values = numbers_of(key, " ".join(lists))
     if key != "threshold" and not np.isfinite(values).all():  # a split at infinity parts missing values from the rest
         raise ValueError(f"{key!r} of a tree is not finite")
     return values

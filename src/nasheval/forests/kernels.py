@@ -1,0 +1,110 @@
+"""Compiled walks through packed trees; see `nasheval.forests.packed` for what the arrays hold."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from nasheval.arrays import Array, Floats, Ints
+from nasheval.game.compiled import compiled
+
+
+@compiled
+def _next(node: Any, value: Any, words: Ints) -> Any:
+    """Return the child that LightGBM goes to from a node."""
+    kind = node["what"] & 15
+    if kind & 1:  # by category: the words of its set begin at `low`, and there are `cut` of them
+        if not -1 < value < 2147483648.0:  # no category, or missing
+            return node["right"]
+        code = int(value)
+        inside = code >> 5 < node["cut"] and (words[node["low"] + (code >> 5)] >> (code & 31)) & 1
+        return node["left"] if inside else node["right"]
+    missing = kind >> 2  # 0: none, 1: zero, 2: NaN
+    if value != value:
+        if missing == 2:
+            return node["left"] if kind & 2 else node["right"]
+        value = np.float32(0)
+    if missing == 1 and value == 0:
+        return node["left"] if kind & 2 else node["right"]
+    return node["left"] if value <= node["cut"] else node["right"]
+
+
+@compiled
+def _linked(total: float, link: int) -> float:
+    """Return what is made of a sum of trees; the order is that of `LINKS`."""
+    if link == 1:
+        return total * total if total > 0 else -total * total
+    if link == 2:
+        return math.exp(total)
+    if link == 3:
+        return 1.0 / (1.0 + math.exp(-total))
+    return total
+
+
+@compiled
+def walk(
+    start: int, stop: int, table: Floats, nodes: Array, words: Ints, values: Floats, roots: Ints, trees: Ints,
+    links: Ints, divisors: Floats, cells: Ints, rows: Ints, places: Ints, step: int, out: Floats,
+) -> None:  # fmt: skip
+    """Write the predictions of models start, ..., stop - 1 into `out`.
+
+    Args:
+        table: (n, features) float32.
+        trees: (models + 1,) where the trees of each model begin in `roots`.
+        cells: (models, 2) where its cells begin and end in `rows` and `places`.
+        rows, places: of a cell, its row of the table, and its place in `out` for model 0.
+        step: how much further the place of the same cell is for the next model.
+    """
+    for model in range(start, stop):
+        for cell in range(cells[model, 0], cells[model, 1]):
+            row, total = rows[cell], 0.0
+            for tree in range(trees[model], trees[model + 1]):
+                place = roots[tree]
+                while place >= 0:
+                    node = nodes[place]
+                    place = _next(node, table[row, node["what"] >> 4], words)
+                total += values[~place]
+            out[places[cell] + step * model] = _linked(total / divisors[model], links[model])
+
+
+@compiled
+def walk_pairs(
+    start: int, stop: int, table: Floats, nodes: Array, words: Ints, values: Floats, roots: Ints, link: int,
+    divisor: float, group_of: Ints, ends: Ints, groups: Ints, most: int, pairs: Ints, out: Floats,
+) -> None:  # fmt: skip
+    """Write the predictions of a model of (x, j, k) at contexts start, ..., stop - 1 and all pairs into `out`.
+
+    Contexts decide where a tree asks for them; where it asks for an agent both ways are gone, and a leaf gives its
+    value to the groups of pairs that reach it.
+
+    Args:
+        table: (n, features of x) float32.
+        group_of: (trees, pairs) the group of each pair.
+        ends, groups: (leaves + 1,) where the groups of each leaf begin in `groups`.
+        most: the largest number of groups of a tree.
+        pairs: (pairs,) columns of `out`.
+    """
+    stack, total, own = np.empty(len(values) + 1, np.int32), np.empty(len(pairs)), np.empty(most)
+    for row in range(start, stop):
+        total[:] = 0.0
+        for tree in range(len(roots)):
+            stack[0], top = roots[tree], 1
+            while top:
+                top -= 1
+                place = stack[top]
+                while place >= 0:
+                    node = nodes[place]
+                    column = node["what"] >> 4
+                    if column < table.shape[1]:
+                        place = _next(node, table[row, column], words)
+                    else:
+                        stack[top], place = node["right"], node["left"]
+                        top += 1
+                for i in range(ends[~place], ends[~place + 1]):
+                    own[groups[i]] = values[~place]
+            for pair in range(len(pairs)):
+                total[pair] += own[group_of[tree, pair]]
+        for pair in range(len(pairs)):
+            out[row, pairs[pair]] = _linked(total[pair] / divisor, link)

@@ -1,0 +1,215 @@
+"""Models of trees packed for compiled code: several side by side, or one model of (x, j, k) at all pairs of agents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from nasheval.arrays import Array, Bools, Floats, Ints, offsets_of
+from nasheval.forests.forest import Forest
+
+# A node asks for the feature what >> 4 and decides by what & 15, LightGBM's decision type: numbers go left up to `cut`,
+# categories where they are among the bits of the `cut` words from `low` on. A child below 0 is ~leaf.
+_NODE = np.dtype([("cut", "f4"), ("what", "i4"), ("left", "i4"), ("right", "i4"), ("low", "i4")])
+_CATEGORICAL = 1
+_ZERO = np.float32(1e-35)  # what LightGBM takes for zero
+_DEPTH = 6  # steps through a tree, roughly
+
+
+@dataclass(frozen=True, eq=False)
+class Packed:
+    """Models side by side; a number is a tree of one leaf.
+
+    Args:
+        nodes, words, values, roots: of all trees; a root below 0 is ~leaf.
+        trees: (models + 1,) where the trees of each model begin.
+        links, divisors: (models,) what is made of the sum of its trees.
+        width: number of features; 0 where all models are numbers.
+    """
+
+    nodes: Array
+    words: Ints
+    values: Floats
+    roots: Ints
+    trees: Ints
+    links: Ints
+    divisors: Floats
+    width: int
+    rounds = False  # predictions are those of the models one by one
+
+    @staticmethod
+    def of(models: Sequence[Forest | float]) -> Packed:
+        """Pack models and numbers."""
+        forests = [model for model in models if isinstance(model, Forest)]
+        numbers = np.array([model for model in models if not isinstance(model, Forest)], np.float64)
+        nodes, words, values, roots = _joined(forests)
+        is_forest = np.array([isinstance(model, Forest) for model in models], bool)
+        sizes = np.ones(len(models), np.int64)
+        sizes[is_forest] = [forest.n_trees for forest in forests]
+        of_forest = np.repeat(is_forest, sizes)
+        all_roots = np.empty(len(of_forest), np.int32)
+        all_roots[of_forest], all_roots[~of_forest] = roots, ~(len(values) + np.arange(len(numbers)))
+        links, divisors = np.zeros(len(models), np.int8), np.ones(len(models))
+        links[is_forest] = [forest.link for forest in forests]
+        divisors[is_forest] = [max(1, forest.n_trees) if forest.average else 1 for forest in forests]
+        trees, width = offsets_of(sizes).astype(np.int64), forests[0].width if forests else 0
+        return Packed(nodes, words, np.append(values, numbers), all_roots, trees, links, divisors, width)
+
+    def predict(self, table: Floats) -> Floats:
+        """Return (n, models) predictions at the rows of a table."""
+        n, models = len(table), len(self.links)
+        out, rows = np.empty((n, models)), np.arange(n)
+        cells = np.tile(np.array([0, n]), (models, 1))
+        self._walk(table, cells, rows, rows * models, 1, out.reshape(-1))
+        return out
+
+    def cells(self, table: Floats, rows: Ints, models: Ints) -> Floats:
+        """Return (cells,) predictions of models[i] at rows[i] of a table."""
+        order, out = np.argsort(models, kind="stable"), np.empty(len(rows))
+        ends = offsets_of(np.bincount(models, minlength=len(self.links)))
+        self._walk(table, np.column_stack([ends[:-1], ends[1:]]), rows[order], order, 0, out)
+        return out
+
+    def _walk(self, table: Floats, cells: Ints, rows: Ints, places: Ints, step: int, out: Floats) -> None:
+        from nasheval.forests.kernels import walk
+        from nasheval.game.compiled import spread
+
+        work = _DEPTH * len(self.roots) * len(out) / max(1, len(self.links)) ** 2
+        table = table if self.width else table[:, :0]
+        where = cells.astype(np.int64), rows.astype(np.int64), places.astype(np.int64)
+        models = self.nodes, self.words, self.values, self.roots, self.trees, self.links, self.divisors
+        spread(walk, len(self.links), work, as_lightgbm_sees(table, self.width), *models, *where, step, out)
+
+
+@dataclass(frozen=True, eq=False)
+class AtPairs:
+    """One model of (x, j, k), its last two features the agents j < k, evaluated beforehand at pairs of agents.
+
+    Of the nodes only those that ask for x are left to decide. The pairs that the others lead to the same leaves,
+    whatever x is, are one group.
+
+    Args:
+        packed: the model.
+        group_of: (trees, pairs) the group of each pair.
+        ends, groups: (leaves + 1,) where the groups that reach each leaf begin in `groups`.
+        most: the largest number of groups of a tree.
+    """
+
+    packed: Packed
+    group_of: Ints
+    ends: Ints
+    groups: Ints
+    most: int
+
+    @staticmethod
+    def of(forest: Forest, j: Ints, k: Ints) -> AtPairs:
+        """Evaluate a model at the pairs (j[i], k[i])."""
+        packed, most = Packed.of([forest]), int(max(j.max(initial=0), k.max(initial=0))) + 1
+        reached = [_reached(packed, forest, feature, most) for feature in (forest.width - 2, forest.width - 1)]
+        ends = offsets_of(forest.num_leaves)
+        kind = np.uint16 if len(j) < 1 << 16 else np.uint32
+        group_of, leaves, groups = np.empty((forest.n_trees, len(j)), kind), [], []
+        for tree in range(forest.n_trees):
+            own = slice(int(ends[tree]), int(ends[tree + 1]))
+            inside = reached[0][own][:, j] & reached[1][own][:, k]
+            first, group_of[tree] = _equal_columns(inside)
+            leaf, group = np.nonzero(inside[:, first])
+            leaves.append(np.bincount(leaf, minlength=own.stop - own.start))
+            groups.append(group.astype(kind))
+        joined = np.concatenate([*groups, np.zeros(0, kind)])
+        starts = offsets_of(np.concatenate([*leaves, np.zeros(0, np.int64)])).astype(np.int64)
+        return AtPairs(packed, group_of, starts, joined, int(group_of.max(initial=0)) + 1)
+
+    def predict(self, table: Floats, columns: Ints, out: Floats) -> None:
+        """Write the predictions at the rows of a table of x into `columns` of `out`."""
+        from nasheval.forests.kernels import walk_pairs
+        from nasheval.game.compiled import spread
+
+        trees = self.packed
+        model = trees.nodes, trees.words, trees.values, trees.roots, int(trees.links[0]), float(trees.divisors[0])
+        at = self.group_of, self.ends, self.groups, self.most, columns
+        spread(walk_pairs, len(table), 3.0 * self.group_of.size, as_lightgbm_sees(table, trees.width - 2), *model, *at, out)
+
+
+def as_lightgbm_sees(table: Floats, width: int) -> Floats:
+    """Return a table of `width` features as 32-bit numbers, those next to zero as zero."""
+    if table.shape[1] != width:  # compiled code would read past its end
+        raise ValueError(f"a table of {table.shape[1]} features for trees of {width}")
+    if table.dtype != np.float32:
+        with np.errstate(over="ignore"):
+            table = table.astype(np.float32)
+    return np.where(np.abs(table) <= _ZERO, np.float32(0), table)
+
+
+def _joined(forests: Sequence[Forest]) -> tuple[Array, Ints, Floats, Ints]:
+    """Return the nodes, words of category sets, leaf values and roots of all trees of some models."""
+
+    def flat(name: str, kind: type) -> Array:
+        return np.concatenate([*(getattr(forest, name) for forest in forests), np.zeros(0, kind)]).astype(kind)
+
+    leaves = flat("num_leaves", np.int64)
+    inner = leaves - 1
+    first_node, first_leaf = offsets_of(inner)[:-1].astype(np.int64), offsets_of(leaves)[:-1].astype(np.int64)
+    tree = np.repeat(np.arange(len(leaves)), inner)
+    nodes = np.zeros(len(tree), _NODE)
+    kind, cut = flat("decision_type", np.int64), flat("threshold", np.float64)
+    nodes["what"] = flat("split_feature", np.int64) << 4 | kind
+    for side in ("left", "right"):
+        child = flat(f"{side}_child", np.int64)
+        nodes[side] = np.where(child >= 0, child + first_node[tree], child - first_leaf[tree])
+    nodes["cut"] = _rounded_down(cut)
+    if (by_set := (kind & _CATEGORICAL) > 0).any():
+        low, count = _sets(forests, cut[by_set].astype(np.int64), tree[by_set])
+        nodes["low"][by_set], nodes["cut"][by_set] = low, count
+    roots = np.where(inner > 0, first_node, ~first_leaf).astype(np.int32)
+    return nodes, flat("cat_threshold", np.int64).astype(np.uint32), flat("leaf_value", np.float64), roots
+
+
+def _sets(forests: Sequence[Forest], number: Ints, tree: Ints) -> tuple[Ints, Ints]:
+    """Return where the words of category sets begin, and how many they are, by their number within a tree."""
+    sizes = [forest.sizes() for forest in forests]
+    first_bound = offsets_of(np.concatenate([own["cat_boundaries"] for own in sizes])).astype(np.int64)
+    first_word = offsets_of(np.concatenate([own["cat_threshold"] for own in sizes])).astype(np.int64)
+    bounds = np.concatenate([forest.cat_boundaries for forest in forests])
+    place = first_bound[tree] + number
+    return first_word[tree] + bounds[place], bounds[place + 1] - bounds[place]
+
+
+def _rounded_down(cut: Floats) -> Floats:
+    """Return the largest 32-bit numbers that are no larger: for 32-bit values, the same decisions."""
+    with np.errstate(over="ignore"):
+        near = cut.astype(np.float32)
+    return np.where(near > cut, np.nextafter(near, np.float32(-np.inf)), near)
+
+
+def _reached(packed: Packed, forest: Forest, feature: int, most: int) -> Bools:
+    """Return (leaves, most) whether a value 0, ..., most - 1 of a feature can lead to each leaf."""
+    nodes, codes = packed.nodes, np.arange(most)
+    inside, leaf = np.ones((len(nodes), most), bool), np.ones((len(packed.values), most), bool)
+    for place in range(len(nodes)):
+        node, own = nodes[place], inside[place]
+        asks = node["what"] >> 4 == feature
+        left = own & _goes_left(node, codes, packed.words) if asks else own
+        for child, reach in ((node["left"], left), (node["right"], own & ~left if asks else own)):
+            (inside if child >= 0 else leaf)[child if child >= 0 else ~child] = reach
+    return leaf
+
+
+def _goes_left(node: Array, codes: Ints, words: Ints) -> Bools:
+    """Return whether each code goes left; agents are categories, or plain numbers where LightGBM made them so."""
+    if not node["what"] & _CATEGORICAL:
+        if (node["what"] & 15) >> 2 == 1:  # zero counts as missing
+            return np.where(codes == 0, node["what"] & 2 > 0, codes <= node["cut"])
+        return codes <= node["cut"]
+    own = words[node["low"] : node["low"] + int(node["cut"])]
+    padded = np.append(own, np.zeros(codes.size // 32 + 1, own.dtype))
+    return (padded[codes >> 5] >> (codes & 31).astype(own.dtype)) & 1 > 0
+
+
+def _equal_columns(table: Bools) -> tuple[Ints, Ints]:
+    """Return the first of each group of equal columns, and (columns,) the group of each."""
+    packed = np.ascontiguousarray(np.packbits(table, axis=0).T)
+    _, first, group = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    return first, group.ravel()
