@@ -129,6 +129,15 @@ class CellModels(FoldModels, Protocol):
 
 
 @runtime_checkable
+class MeanModels(FoldModels, Protocol):
+    """Models whose mean over the folds takes less than one prediction per fold."""
+
+    def mean(self, X: Features) -> Floats:
+        """Return (n, columns) the mean of `predict` over all folds."""
+        ...
+
+
+@runtime_checkable
 class RecordModels(FoldModels, Protocol):
     """Models that know their value at each record of the log they were fitted on."""
 

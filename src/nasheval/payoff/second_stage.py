@@ -13,7 +13,7 @@ from nasheval.choices import Search
 from nasheval.choices import SecondStage as SecondStage
 from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
-from nasheval.nuisance.learners import Effort, Features, FoldModels
+from nasheval.nuisance.learners import Effort, Features, FoldModels, MeanModels
 from nasheval.nuisance.tuning import PAYOFF_GRID, Problem, search
 from nasheval.payoff.aggregators import Aggregation
 from nasheval.payoff.bridging import Bridge, bridge_of
@@ -46,6 +46,8 @@ class Plugin:
 
     def predict(self, X: Features) -> Floats:
         """Return (n, n_pairs) payoffs."""
+        if isinstance(self.outcome_models, MeanModels):
+            return self.aggregation.aggregate(self.outcome_models.mean(X))
         total = np.asarray(self.outcome_models.predict(X, 0), np.float64)
         for fold in range(1, self.n_folds):
             total = total + self.outcome_models.predict(X, fold)
