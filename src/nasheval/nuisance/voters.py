@@ -28,7 +28,7 @@ from nasheval.nuisance.voters_probes import Block, Probes, probes_of
 from nasheval.nuisance.voters_records import Kind, Question, question_rows, questions_of, stop_shares, tables_of
 from nasheval.nuisance.voters_train import Data, Schedule, context_sums
 
-_CELLS = 1 << 18  # numbers held at a time while predicting: they stay in cache
+_CELLS = 1 << 20  # numbers held at a time while predicting: they stay in cache
 _MOST = 80.0  # of a log weight, so that the weight is a number
 _SMALL = 128  # widths up to which a step is so small that threads wait for each other
 
@@ -159,12 +159,16 @@ class VoterModels:
         return self._answers(X, range(len(self.n_voters)), probes)
 
     def _answers(self, X: Features, folds: range, probes: Probes) -> Floats:
-        verdicts = np.empty((len(X), probes.n_columns))
         step = max(1, _CELLS // max(1, len(probes.menus.columns), self.shape.outputs * len(folds)))
+        if len(X) <= step:
+            verdicts = self._chunk(X, folds, probes)
+            verdicts /= len(folds)
+            verdicts = probes.pooled(verdicts)
+            return np.clip(verdicts, -1.0, 1.0, out=verdicts)
+        verdicts = np.empty((len(X), probes.n_columns))
         for start in range(0, len(X), step):
-            chunk = X[start : start + step]
-            verdicts[start : start + step] = probes.pooled(self._chunk(chunk, folds, probes) / len(folds))
-        return np.clip(verdicts, -1.0, 1.0, out=verdicts)
+            verdicts[start : start + step] = self._answers(X[start : start + step], folds, probes)
+        return verdicts
 
     def _chunk(self, X: Features, folds: range, probes: Probes) -> Floats:
         """Return (n, pairs of the probes' menus) the sum over folds of their voters' mean verdicts."""

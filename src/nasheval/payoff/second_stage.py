@@ -13,6 +13,7 @@ from nasheval.choices import Search
 from nasheval.choices import SecondStage as SecondStage
 from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
+from nasheval.game.checks import games_of
 from nasheval.nuisance.learners import Effort, Features, FoldModels, MeanModels
 from nasheval.nuisance.tuning import PAYOFF_GRID, Problem, search
 from nasheval.payoff.aggregators import Aggregation
@@ -44,10 +45,14 @@ class Plugin:
     n_folds: int
     aggregation: Aggregation
 
+    @cached_property
+    def _has_mean(self) -> bool:
+        return isinstance(self.outcome_models, MeanModels)
+
     def predict(self, X: Features) -> Floats:
-        """Return (n, n_pairs) payoffs."""
-        if isinstance(self.outcome_models, MeanModels):
-            return self.aggregation.aggregate(self.outcome_models.mean(X))
+        """Return (n, n_pairs) payoffs, the caller's own."""
+        if self._has_mean:
+            return self.aggregation.aggregate(self.outcome_models.mean(X))  # type: ignore[attr-defined]
         total = np.asarray(self.outcome_models.predict(X, 0), np.float64)
         for fold in range(1, self.n_folds):
             total = total + self.outcome_models.predict(X, fold)
@@ -88,17 +93,15 @@ class PayoffModel:
 
     def predict(self, X: Features) -> Floats:
         """Return A(x), (n, K, K): antisymmetric, within [-1, 1], zero on the diagonal."""
-        K = self.n_agents
-        A, (j, k) = np.zeros((len(X), K, K)), np.triu_indices(K, 1)
-        for rows in self._chunks(len(X)):
-            pairs = self._pairs(X[rows])
-            A[rows, j, k], A[rows, k, j] = pairs, 0.0 - pairs  # no negative zeros
-        return A
+        return games_of(self.predict_pairs(X), self.n_agents)
 
     def predict_pairs(self, X: Features) -> Floats:
         """Return A_jk(x) for j < k, (n, n_pairs), in the order of `pair_index`."""
+        chunks = self._chunks(len(X))
+        if len(chunks) == 1:
+            return self._pairs(X)
         payoffs = np.empty((len(X), len(self.covered)))
-        for rows in self._chunks(len(X)):
+        for rows in chunks:
             payoffs[rows] = self._pairs(X[rows])
         return payoffs
 
@@ -112,8 +115,10 @@ class PayoffModel:
         if self.plugin is None:
             payoffs = np.zeros((len(X), len(self.covered))) if self.surface is None else self.surface.predict(X)
         else:
-            payoffs = self.plugin.predict(X) + self.correction(X)
-        payoffs = np.clip(payoffs, -1.0, 1.0)
+            payoffs = self.plugin.predict(X)
+            if self.surface is not None and self.strength is not None:
+                payoffs += self.correction(X)
+        np.clip(payoffs, -1.0, 1.0, out=payoffs)
         if self.bridge is not None:
             payoffs[:, self.bridge.pairs] = np.clip(self.bridge.predict(X, payoffs), -1.0, 1.0)
         return payoffs
