@@ -259,12 +259,20 @@ class VoterModels:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], log: Feedback) -> VoterModels:
         """Return the models that `to_arrays` wrote, given the log that they were fitted to."""
+        questions = questions_of(log.whole)
+        return cls.assembled(arrays, log.menus, tuple(questions), probes_of(log, questions))
+
+    @classmethod
+    def assembled(
+        cls, arrays: Mapping[str, Array], menus: MenuCatalogue, questions: tuple[Question, ...], probes: Probes
+    ) -> VoterModels:
+        """Return the models that `to_arrays` wrote, given what the log says of them."""
         inputs, agents, voters, ties, _, *hidden = arrays["shape"].tolist()
-        questions, prefix = questions_of(log.whole), "parameter."
+        prefix = "parameter."
         return cls(
-            menus=log.menus,
-            probes=probes_of(log, questions),
-            questions=tuple(questions),
+            menus=menus,
+            probes=probes,
+            questions=questions,
             shape=Shape(inputs, agents, voters, tuple(hidden), ties),
             parameters={name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)},
             **{name: arrays[name] for name in _RESULTS},

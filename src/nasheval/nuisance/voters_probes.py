@@ -11,15 +11,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs, offsets_of
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.voters_duels import Pairs
 from nasheval.nuisance.voters_records import Kind, Question
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _MENUS_PER_PAIR = 8  # that stand for all menus of a pair
 _COMPLETED = 4  # menus made up for a pair that was never compared
@@ -103,6 +106,8 @@ def bridge_probes(log: Feedback, questions: list[Question], pairs: Ints, *, seed
     They are asked the commonest question in which the order of two agents does not depend on who else is there, or
     hardly; where the log has none, the commonest question of all, on menus made up with agents drawn at random.
     """
+    from scipy.sparse import csr_array
+
     whole, K = log.whole, log.n_agents
     number = question_numbers(whole.menus, questions)
     asked = np.bincount(number[whole.menus.of_record], whole.records.weights, len(questions))
@@ -157,6 +162,8 @@ def _joined(
 
     The columns of each are weighted by how often it was asked.
     """
+    from scipy.sparse import csr_array
+
     keys, at = np.unique(cell[free], return_inverse=True)
     of_two, pair_of_two = np.divmod(keys, len(place))
     two = np.stack([side[pair_of_two] for side in np.triu_indices(whole.n_agents, 1)], axis=1)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -15,13 +15,14 @@ from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
 from nasheval.game.checks import games_of
 from nasheval.nuisance.learners import Effort, Features, FoldModels, MeanModels
-from nasheval.nuisance.tuning import PAYOFF_GRID, Problem, search
 from nasheval.payoff.aggregators import Aggregation
 from nasheval.payoff.bridging import Bridge, bridge_of
-from nasheval.payoff.corrected import learn_correction
-from nasheval.payoff.pseudo import PseudoOutcomes
-from nasheval.payoff.strengths import Strength
 from nasheval.payoff.surfaces import Boosting, Regressor, Surface, agent_bins, fit_pairs, fit_shared, with_agents
+
+if TYPE_CHECKING:  # what only fitting needs is imported there: answering starts in half the time
+    from nasheval.nuisance.tuning import Problem
+    from nasheval.payoff.pseudo import PseudoOutcomes
+    from nasheval.payoff.strengths import Strength
 
 SECOND_STAGES: tuple[SecondStage, ...] = get_args(SecondStage)
 
@@ -163,6 +164,8 @@ def fit_payoff(
     if second_stage == "none":
         return PayoffModel(*named, plugin=plugin, bridge=bridge)
     if isinstance(boosting, Boosting | None) and second_stage == "corrected":
+        from nasheval.payoff.corrected import learn_correction
+
         surface, chosen = learn_correction(pseudo, strength=strength, boosting=boosting, effort=work)
         return PayoffModel(*named, plugin=plugin, surface=surface, strength=chosen, bridge=bridge)
     if tune and isinstance(boosting, Boosting | None):
@@ -209,6 +212,8 @@ def tuned_boosting(pseudo: PseudoOutcomes, form: SecondStage, how: Search, effor
         form: "shared": one regression on (x, j, k); "per-pair": one per pair, judged on those with the most votes.
         how: see `search`.
     """
+    from nasheval.nuisance.tuning import PAYOFF_GRID, search
+
     contexts = pseudo.sampled(_TUNED_ROWS // max(1, int(pseudo.aggregation.covered.sum())), effort.seed)
     problems = (_shared if form == "shared" else _pairs)(pseudo, contexts, pseudo.dense(contexts), effort.seed)
     setting = dict(search(problems, PAYOFF_GRID, how, effort).params)
@@ -223,6 +228,8 @@ def tuned_boosting(pseudo: PseudoOutcomes, form: SecondStage, how: Search, effor
 
 
 def _shared(pseudo: PseudoOutcomes, contexts: Ints, gamma: Floats, seed: int) -> list[Problem]:
+    from nasheval.nuisance.tuning import Problem
+
     pairs, K = np.flatnonzero(pseudo.aggregation.covered), pseudo.fit.log.n_agents
     context = np.repeat(contexts, len(pairs))
     table = with_agents(pseudo.fit.X, context, np.tile(pairs, len(contexts)), K)
@@ -232,6 +239,8 @@ def _shared(pseudo: PseudoOutcomes, contexts: Ints, gamma: Floats, seed: int) ->
 
 
 def _pairs(pseudo: PseudoOutcomes, contexts: Ints, gamma: Floats, seed: int) -> list[Problem]:
+    from nasheval.nuisance.tuning import Problem
+
     votes = np.bincount(pseudo.pair, minlength=pseudo.n_pairs)
     X, rows = pseudo.fit.X[contexts], np.arange(len(contexts))
     chosen = np.argsort(-votes, kind="stable")[:_TUNED_PAIRS]

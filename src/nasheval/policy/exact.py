@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,9 +16,11 @@ from nasheval.game.regularizers import L2, Regularizer
 from nasheval.game.solver import lotteries
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.second_stage import PayoffModel
-from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import CELLS, available
 from nasheval.policy.terms import AnyCosts, Terms
+
+if TYPE_CHECKING:
+    from nasheval.payoff.stage1 import Stage1
 
 
 @dataclass(frozen=True, eq=False)

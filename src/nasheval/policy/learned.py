@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
@@ -18,12 +18,14 @@ from nasheval.errors import InputError
 from nasheval.game.costs import HardBudget, SoftBudget
 from nasheval.game.regularizers import L2, Entropy, Regularizer
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import available
 from nasheval.policy.exact import ExactEquilibria, ExactPolicy
 from nasheval.policy.learned_contexts import gather
 from nasheval.policy.learned_training import Network, Output, Recipe, Schedule, Training, affordable, train
 from nasheval.policy.terms import AnyCosts
+
+if TYPE_CHECKING:
+    from nasheval.payoff.stage1 import Stage1
 
 _CONTEXTS = 70_000  # with mixtures, unless the log has more
 _SEEN = 840_000  # contexts seen in all, over all epochs
