@@ -37,6 +37,7 @@ from nasheval.policy.base import Policy, PolicyLearner
 from nasheval.policy.choosing import choose, winner_sets
 from nasheval.policy.exact import ExactPolicy
 from nasheval.policy.learned import LearnedPolicy
+from nasheval.policy.router import Router
 from nasheval.policy.terms import Terms
 from nasheval.progress import stages
 from nasheval.scoring.explain import Explanation, explain
@@ -222,6 +223,14 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
     def winners(self, contexts: object, **options: Any) -> list[list[str]]:
         """Return the winner set at each context: the agents with more than 0.001 of the lottery."""
         return winner_sets(self.predict_proba(contexts, **options), self.agents_)
+
+    def router(self) -> Router:
+        """Return what answers one context at a time fastest: `router(context)` is the lottery (K,) there.
+
+        Its answers are bit for bit those of `predict_proba`.
+        """
+        check_is_fitted(self, "policy_")
+        return Router(self.policy_)
 
     def payoff(self, contexts: object) -> Floats:
         """Return A(x), (n, K, K)."""

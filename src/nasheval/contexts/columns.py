@@ -7,6 +7,8 @@ codes for categories. "network": standardised numbers and one-hot categories, al
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from math import inf, nan
 from typing import Any, ClassVar, Literal, TypeAlias
 
 import numpy as np
@@ -15,15 +17,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.contexts.table import Column
-from nasheval.contexts.values import levels_of, numbers, truths
+from nasheval.contexts.values import LARGEST, levels_of, numbers, truths
 from nasheval.files import Kinds, require_fields, require_names
 
 Form = Literal["trees", "network"]
 Block: TypeAlias = npt.NDArray[np.float32]
+One: TypeAlias = tuple[float, tuple[float, ...]]  # the feature for trees, and those for networks
 
 # In n rows no value is more than sqrt(n - 1) standard deviations out, so this never touches training data of up to
 # 100 million rows; it only keeps a wild value that comes later from overflowing in a network.
 FARTHEST = 1e4
+_NUMBERS = (float, int, np.float64, np.float32, np.int64)
 MAX_LEVELS = 50  # of a category; rarer ones are one level, "other"
 
 
@@ -39,6 +43,13 @@ class _Column:
     def names(self, form: Form) -> list[str]:
         """Name the features of a form."""
         return [self.name, f"{self.name}:missing"] if form == "network" and self.missing else [self.name]
+
+    def one(self, value: object) -> One | None:
+        """Return the features of one value in both forms, as `write` makes them; None where only `write` can tell.
+
+        It knows plain Python values only, as a service holds them, and no value that is wrong.
+        """
+        raise NotImplementedError
 
     def to_dict(self) -> dict[str, Any]:
         """Give what `column_from` takes, as JSON values."""
@@ -87,6 +98,16 @@ class NumericColumn(_Column):
         if self.missing:
             out[:, 1] = absent
 
+    def one(self, value: object) -> One | None:
+        """Return the features of a float, a whole number or None."""
+        number = nan if value is None else float(value) if type(value) in _NUMBERS else inf  # type: ignore[arg-type]
+        if number != number:
+            return nan, (0.0, 1.0) if self.missing else (0.0,)
+        if not -LARGEST <= number <= LARGEST:
+            return None
+        standard = min(max((number - self.mean) / self.scale, -FARTHEST), FARTHEST)
+        return number, (standard, 0.0) if self.missing else (standard,)
+
 
 @dataclass(frozen=True)
 class BooleanColumn(_Column):
@@ -119,6 +140,14 @@ class BooleanColumn(_Column):
         out[:, 0] = values if form == "trees" else np.where(absent, self.share, values)
         if form == "network" and self.missing:
             out[:, 1] = absent
+
+    def one(self, value: object) -> One | None:
+        """Return the features of True, False or None."""
+        if value is None:
+            return nan, (self.share, 1.0) if self.missing else (self.share,)
+        if value is not True and value is not False:
+            return None
+        return float(value), (float(value), 0.0) if self.missing else (float(value),)
 
 
 @dataclass(frozen=True)
@@ -173,6 +202,27 @@ class CategoricalColumn(_Column):
         hot = feature[code[rows]]
         rows = np.flatnonzero(hot >= 0)
         out[rows, hot[rows]] = 1
+
+    def one(self, value: object) -> One | None:
+        """Return the features of a string or None."""
+        if value is None:
+            code = len(self.levels) + 1
+        elif type(value) is not str or not value.isprintable():  # Arrow has its say on what is no valid Unicode
+            return None
+        else:
+            code = self._codes.get(value, len(self.levels))
+        return float(code), self._hot[code]
+
+    @cached_property
+    def _codes(self) -> dict[str, int]:
+        return {level: code for code, level in enumerate(self.levels)}
+
+    @cached_property
+    def _hot(self) -> list[tuple[float, ...]]:
+        """The features for networks of each code."""
+        kept, width = len(self.levels), len(self.names("network"))
+        feature = [*range(kept), kept if self.pooled else -1, kept + self.pooled if self.missing else -1]
+        return [tuple(float(place == hot) for place in range(width)) for hot in feature]
 
 
 AnyColumn: TypeAlias = NumericColumn | BooleanColumn | CategoricalColumn

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, TypeAlias, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -18,7 +18,9 @@ from nasheval.contexts.values import detect_kind
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.files import Kinds, parse_json, require_fields
 
+Row: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 FORMAT, VERSION = "nasheval.contexts", 1
+_ABSENT = object()
 _SAVED: Kinds = {
     "format": str,
     "version": int,
@@ -94,6 +96,44 @@ class ContextEncoder:
             start = stop
         X[:, start:] = self.embed(contexts) if vectors is None else vectors
         return X
+
+    def encode_one(self, context: Mapping[str, object] | Row) -> tuple[Block, Block] | None:
+        """Encode one context of plain Python values for trees (1, p) and networks (1, q), without a table.
+
+        Both are bit for bit what `encode` gives. None where that needs a table, or where something is wrong: then
+        `encode` can tell what.
+
+        Args:
+            context: {column: value}, or the row (d,) of an array of numbers.
+        """
+        values = self._values(context)
+        if values is None:
+            return None
+        trees: list[float] = []
+        network: list[float] = []
+        for column, value in zip(self.columns, values, strict=True):
+            features = column.one(value)
+            if features is None:
+                return None
+            trees.append(features[0])
+            network += features[1]
+        both = np.array([trees], np.float32), np.array([network], np.float32)
+        if self.text is None or self.text_encoder is None or not isinstance(context, Mapping):
+            return both
+        text = context.get(self.text, 0)
+        if text is not None and type(text) is not str:
+            return None
+        vectors = self.text_encoder.encode(pa.array([text], pa.large_string()))
+        return np.hstack([both[0], vectors]), np.hstack([both[1], vectors])
+
+    def _values(self, context: Mapping[str, object] | Row) -> list[object] | None:
+        """Return the values of the columns in their order, None where some are missing."""
+        if isinstance(context, Mapping):
+            values = [context.get(column.name, _ABSENT) for column in self.columns]
+            return None if _ABSENT in values else values
+        named = all(column.name == f"x{i}" for i, column in enumerate(self.columns)) and self.text is None
+        fits = context.shape == (len(self.columns),) and context.dtype.kind == "f"
+        return context.tolist() if named and fits else None
 
     def embed(self, table: object) -> Block:
         """Embed the text of n contexts, (n, dim); without a text column, (n, 0).

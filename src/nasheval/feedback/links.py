@@ -6,8 +6,6 @@ Everywhere `votes` is (K, K), how often each pair was compared; a pair was compa
 from __future__ import annotations
 
 import numpy as np
-from scipy.sparse import csr_array
-from scipy.sparse.csgraph import connected_components
 
 from nasheval.arrays import Bools, Ints
 
@@ -20,6 +18,9 @@ def components(votes: Ints) -> tuple[int, Ints]:
     """Return how many groups of agents comparisons connect, and (K,) the group of each agent."""
     if not len(votes):
         return 0, np.zeros(0, np.int32)
+    from scipy.sparse import csr_array
+    from scipy.sparse.csgraph import connected_components
+
     count, label = connected_components(csr_array(_compared(votes)), directed=False)
     return int(count), label
 

@@ -7,20 +7,16 @@ from numpy.typing import ArrayLike
 
 from nasheval.arrays import Bools, Floats
 from nasheval.errors import InputError
+from nasheval.game.single import solvers_are_loaded
 
 _UNEVEN = {np.dtype(np.float32): 1e-6, np.dtype(np.float16): 1e-3}  # how far A may be from -A^T; 1e-9 for others
 
 
 def payoffs(A: ArrayLike) -> tuple[Floats, Floats]:
     """Return the payoffs as (n, K, K) float64, exactly antisymmetric, and the largest entry of each, (n,)."""
-    from nasheval.game.compiled import spread
-    from nasheval.game.linear import survey_games
-
     given = np.asarray(A)
-    games = np.ascontiguousarray(_square(given), np.float64)
-    n, K = games.shape[:2]
-    largest, uneven = np.empty(n), np.empty(n)
-    spread(survey_games, n, 2.0 * K * K, games, largest, uneven)
+    games = np.require(_square(given), np.float64, ["C", "W"])  # kernels are compiled for such arrays only
+    largest, uneven = _survey(games)
     if not np.isfinite(largest).all():
         raise InputError(_not_finite(games, int(np.flatnonzero(~np.isfinite(largest))[0])))
     allowed = _UNEVEN.get(given.dtype, 1e-9)
@@ -29,6 +25,35 @@ def payoffs(A: ArrayLike) -> tuple[Floats, Floats]:
     if uneven.any():  # what rounding left: the solvers count on pi A pi being zero
         games = (games - games.swapaxes(1, 2)) / 2
     return games, largest
+
+
+def _survey(games: Floats) -> tuple[Floats, Floats]:
+    """Return the largest |A_ij| (NaN where one is not finite) and the largest |A_ij + A_ji| of each game, (n,)."""
+    n, K = games.shape[:2]
+    if n == 1 and not solvers_are_loaded():
+        most = np.abs(games).max((1, 2))
+        return np.where(np.isfinite(most), most, np.nan), np.abs(games + games.swapaxes(1, 2)).max((1, 2))
+    from nasheval.game.compiled import spread
+    from nasheval.game.linear import survey_games
+
+    largest, uneven = np.empty(n), np.empty(n)
+    spread(survey_games, n, 2.0 * K * K, games, largest, uneven)
+    return largest, uneven
+
+
+def games_of(pairs: Floats, K: int) -> Floats:
+    """Return antisymmetric games (n, K, K), given A_jk of the pairs j < k, (n, n_pairs); no negative zeros."""
+    n = len(pairs)
+    if n == 1 and not solvers_are_loaded():
+        A, (j, k) = np.zeros((1, K, K)), np.triu_indices(K, 1)
+        A[0, j, k], A[0, k, j] = pairs[0], 0.0 - pairs[0]
+        return A
+    from nasheval.game.compiled import spread
+    from nasheval.game.linear import fill_games
+
+    A = np.empty((n, K, K))
+    spread(fill_games, n, 2.0 * K * K, pairs, A)
+    return A
 
 
 def agents_up(available: ArrayLike, n: int, K: int) -> Bools:

@@ -36,8 +36,10 @@ def spread(kernel: Callable[..., None], n: int, work: float, *arguments: Any) ->
     Args:
         work: operations per game, roughly.
     """
-    threads = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, n)
-    if threads < 2 or n * work < 1e6:  # starting threads takes longer than this
+    threads = 1
+    if n > 1 and n * work >= 1e6:  # starting threads takes longer than less
+        threads = min(len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1, n)
+    if threads < 2:
         kernel(0, n, *arguments)
         return
     edges = [n * i // (threads * _CHUNKS) for i in range(threads * _CHUNKS + 1)]

@@ -39,6 +39,18 @@ def size_games(start: int, stop: int, entries: Floats, largest: Floats) -> None:
 
 
 @compiled
+def fill_games(start: int, stop: int, pairs: Floats, A: Floats) -> None:
+    """Write A_jk = -A_kj of games A (n, K, K) from their pairs j < k (n, n_pairs); no negative zeros."""
+    for g in range(start, stop):
+        place = 0
+        for j in range(A.shape[1]):
+            A[g, j, j] = 0.0
+            for k in range(j + 1, A.shape[1]):
+                A[g, j, k], A[g, k, j] = pairs[g, place], 0.0 - pairs[g, place]
+                place += 1
+
+
+@compiled
 def dot(a: Floats, b: Floats, start: int, stop: int) -> float:
     """Return the inner product of a[start:stop] and b[start:stop], in four sums that run side by side."""
     s0, s1, s2, s3 = 0.0, 0.0, 0.0, 0.0

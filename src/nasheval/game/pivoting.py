@@ -12,13 +12,8 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.game.compiled import compiled, inlined
-from nasheval.game.supports import CERTIFIED, ROUNDING, STRICT, settle, workspace
-
-_SLIGHT = 1e-7  # rho of the tableau where the game's is smaller: without any, pivots would be zero
-_ZERO = 1e-11  # an entry of the tableau above minus this counts as not negative
-_GREEDY, _SURE = 8, 8  # pivots per agent by the greedy rule, then by the sure rule
-_REFINEMENTS, _STILL = 3, 1e-13  # of the weights by the tableau, until they move by less
-_REGULAR = 1e4  # entries of the tableau below this say that its support has one answer without regulariser too
+from nasheval.game.single import CERTIFIED, GREEDY, REFINEMENTS, REGULAR, ROUNDING, SLIGHT, STILL, STRICT, SURE, ZERO
+from nasheval.game.supports import settle, workspace
 
 
 @inlined
@@ -52,7 +47,7 @@ def choose(T: Floats, q: Floats, greedy: bool) -> int:
     best, most = -1, 0.0
     for i in range(q.shape[0]):
         gain = q[i] * q[i] / max(T[i, i], 1e-300) if greedy else 1.0
-        better = (gain if q[i] < -_ZERO else 0.0) > most  # without branches, which nobody could foresee
+        better = (gain if q[i] < -ZERO else 0.0) > most  # without branches, which nobody could foresee
         best = i if better else best
         most = gain if better else most
     return best
@@ -83,13 +78,13 @@ def find_support(A: Floats, rho: float, T: Floats, q: Floats, inside: Bools, top
     """Pivot until inside (K,) is the support; return the number of pivots, also where the limit stopped them."""
     K = A.shape[0]
     tableau(A, rho, T, q, inside)
-    for step in range((_GREEDY + _SURE) * K):
-        r = choose(T, q, step < _GREEDY * K)
+    for step in range((GREEDY + SURE) * K):
+        r = choose(T, q, step < GREEDY * K)
         if r < 0:
             return step
         pivot(T, q, r, top)
         inside[r] = not inside[r]
-    limit: int = (_GREEDY + _SURE) * K
+    limit: int = (GREEDY + SURE) * K
     return limit
 
 
@@ -140,10 +135,10 @@ def read_off(A: Floats, rho: float, T: Floats, q: Floats, on: Ints, m: int, x: F
         x[i] = 0.0
     for a in range(m):
         x[on[a]] = q[on[a]]
-    for _ in range(_REFINEMENTS):
+    for _ in range(REFINEMENTS):
         losses(A, rho, on, m, x, w)
         moved, largest = refine(T, on, m, w, x)
-        if moved <= _STILL:
+        if moved <= STILL:
             break
     for i in range(K):
         x[i] = 0.0 if ROUNDING < x[i] < 0.0 else x[i]
@@ -156,8 +151,8 @@ def read_off(A: Floats, rho: float, T: Floats, q: Floats, on: Ints, m: int, x: F
     for i in range(K):
         worst = max(worst, abs(min(x[i], w[i])))
         margin = min(margin, max(x[i], w[i]))
-    unique = rho > 0.0 or (margin > STRICT and largest < _REGULAR)
-    return worst if unique and moved <= _STILL else np.inf
+    unique = rho > 0.0 or (margin > STRICT and largest < REGULAR)
+    return worst if unique and moved <= STILL else np.inf
 
 
 @inlined
@@ -180,7 +175,7 @@ def pivot_games(start: int, stop: int, A: Floats, rho: Floats, x: Floats, steps:
     T, q, inside, work = np.empty((K, K)), np.empty(K), np.empty(K, np.bool_), workspace(K)
     w, on = np.empty(K), np.empty(K + 1, np.int64)
     for g in range(start, stop):
-        steps[g] = find_support(A[g], max(rho[g], _SLIGHT), T, q, inside, w)
+        steps[g] = find_support(A[g], max(rho[g], SLIGHT), T, q, inside, w)
         certified[g] = read_off(A[g], rho[g], T, q, on, listed(inside, on), x[g], w) < CERTIFIED
         if not certified[g]:
             certified[g] = settle(A[g], K, rho[g], inside, x[g], work) < CERTIFIED

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import numpy as np
-from scipy.optimize import nnls
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import ConvergenceError
@@ -14,9 +13,9 @@ from nasheval.game.costs import budgeted, charged, scale_of, spend_of, surcharge
 from nasheval.game.interior import interior_games
 from nasheval.game.linear import size_games
 from nasheval.game.pivoting import pivot_games
+from nasheval.game.single import PIVOT_UP_TO, unit_scale
 from nasheval.game.supports import residual
 
-_PIVOT_UP_TO = 55  # agents; beyond, the interior method is faster
 _SLIGHT = (1e-11, 5e-11, 1e-12)  # rho that stands in for none where several supports are equally good up to rounding
 _CLEAR = 1e3  # ratio of x to w, or of w to x, that settles on which side an entry is
 _RANK = 1e-12  # singular values below this, of a matrix whose largest entry is 1, are zero
@@ -34,7 +33,7 @@ def equilibria(A: Floats, rho: float, names: Ints) -> tuple[Floats, Ints]:
     """
     K = A.shape[1]
     games, scale = _to_unit_scale(A, rho)
-    method = _by_pivoting if K <= _PIVOT_UP_TO else _by_interior
+    method = _by_pivoting if K <= PIVOT_UP_TO else _by_interior
     x, steps, certified = method(games, K, rho / scale)
     if len(rows := np.flatnonzero(~certified)) and method is _by_pivoting:
         x[rows], more, certified[rows] = _by_interior(games[rows], K, (rho / scale)[rows])
@@ -99,9 +98,7 @@ def _to_unit_scale(A: Floats, rho: float) -> tuple[Floats, Floats]:
     n, K = A.shape[:2]
     largest = np.empty(n)
     spread(size_games, n, 1.0 * K * K, np.ascontiguousarray(A).reshape(n, K * K), largest)
-    size = np.maximum(largest, rho)
-    powers = np.round(np.log2(np.where(size > 0, size, 1.0)))
-    scale = np.exp2(np.where(np.abs(powers) > 2, powers, 0.0))
+    scale = unit_scale(largest, rho)
     return A if (scale == 1).all() else A / scale[:, None, None], scale
 
 
@@ -210,6 +207,8 @@ def _touched(G: Floats, free: Floats, y: Floats, noise: float) -> Ints:
 
     Constraints that t moves by no more than noise are left out: rounding would look like any constraint.
     """
+    from scipy.optimize import nnls
+
     C, d = G @ free, -(G @ y)
     size = np.linalg.norm(C, axis=1)
     moving = np.flatnonzero(size > noise * np.linalg.norm(G, axis=1))

@@ -26,6 +26,7 @@ from nasheval.game.costs import (
 )
 from nasheval.game.gaps import composed, gap_at, residual_at
 from nasheval.game.regularizers import L2, Entropy, Regularizer
+from nasheval.game.single import PIVOT_UP_TO, equilibrium, solvers_are_loaded, tidied
 
 # Lotteries (m, K), the steps each took (m,), and the price of spend (m,) where a budget sets one.
 _Equilibria: TypeAlias = "tuple[Floats, Ints, Floats | None]"
@@ -82,6 +83,17 @@ def solve(
     return solution if np.ndim(A) == 3 else _first(solution)
 
 
+def lotteries(A: Floats, omega: Regularizer, up: Bools) -> Floats:
+    """Return the equilibria (n, K) of games that need no check: A (n, K, K) exactly antisymmetric, in order in memory.
+
+    Args:
+        up: (K,) which agents are up; see `solve`.
+    """
+    if not up.all():
+        return _among(A, omega, np.broadcast_to(up, A.shape[:2])).strategy
+    return _solved(A, omega, A.max((1, 2)), np.arange(len(A))).strategy
+
+
 def _among(A: Floats, omega: Regularizer, up: Bools) -> Solution:
     """Return the solutions among the agents that are up (n, K): one batch of smaller games for each number of them."""
     check_affordable(omega, up)
@@ -105,9 +117,7 @@ def _solved(A: Floats, omega: Regularizer, largest: Floats, names: Ints) -> Solu
     """Return the solution with its gap and residual; raise where the gap is not zero up to rounding."""
     pi, steps, price = equilibria(A, omega, names)
     if isinstance(omega, L2):
-        from nasheval.game.supports import certify
-
-        gaps, kkt = certify(A, omega.rho, pi)
+        gaps, kkt = _certify(A, omega, pi)
         scale = largest + omega.rho
     else:
         pi = np.maximum(pi, 0.0)  # rounding may have left a weight of -1e-13
@@ -122,6 +132,17 @@ def _solved(A: Floats, omega: Regularizer, largest: Floats, names: Ints) -> Solu
     return Solution(pi, gaps, steps, kkt, price)
 
 
+def _certify(A: Floats, omega: L2, pi: Floats) -> tuple[Floats, Floats]:
+    """Return the gaps and residuals (n,) of lotteries pi (n, K), from which rounding below zero is taken, in place."""
+    if len(A) == 1 and not solvers_are_loaded():
+        pi[0] = tidied(pi[0])
+        payoff = np.einsum("njk,nk->nj", A, pi)
+        return gap_at(pi, payoff, omega), residual_at(pi, payoff, omega, None)
+    from nasheval.game.supports import certify
+
+    return certify(A, omega.rho, pi)
+
+
 def _first(one: Solution) -> Solution:
     price = None if one.price is None else one.price[0]
     return Solution(one.strategy[0], one.gap[0], one.iterations[0], one.kkt[0], cast("Floats | None", price))
@@ -133,7 +154,7 @@ def _first(one: Solution) -> Solution:
 def equilibria(A: Floats, omega: Regularizer, names: Ints) -> _Equilibria:
     """Return the equilibria of games A (m, K, K), exactly antisymmetric: prices become payoffs, budgets a search.
 
-    The compiled solvers are imported when first needed, since numba takes half a second.
+    The compiled solvers are imported when first needed, since numba takes half a second; one game does not need them.
 
     Args:
         names: (m,) what to call the games in errors.
@@ -146,6 +167,9 @@ def equilibria(A: Floats, omega: Regularizer, names: Ints) -> _Equilibria:
         case HardBudget():
             return _Priced.of(A, omega, names).limited(omega.limit)
         case L2():
+            alone = len(A) == 1 and A.shape[1] <= PIVOT_UP_TO and not solvers_are_loaded()
+            if alone and (answer := equilibrium(A[0], omega.rho)):
+                return answer[0][None], np.array([answer[1]]), None
             import nasheval.game.quadratic as quadratic
 
             return *quadratic.equilibria(A, omega.rho, names), None

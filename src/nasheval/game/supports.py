@@ -15,10 +15,8 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.game.compiled import compiled, inlined, spread
 from nasheval.game.linear import careful_dot, dot, factor, substitute
+from nasheval.game.single import CERTIFIED, ROUNDING, STRICT
 
-CERTIFIED = 1e-12  # the residual of a game whose largest entry is 1
-STRICT = 1e-11  # margin that makes an equilibrium without regulariser the only one
-ROUNDING = -1e-9  # a weight below this says that the support is wrong
 _CAREFUL = -1e-13  # the same, carefully solved
 Workspace = tuple[Floats, Floats, Ints, Floats, Floats]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Protocol, TypeVar, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 
@@ -53,6 +53,12 @@ class Features:
             encoder.categorical_features,
             encoder.feature_names("trees"),
         )
+
+    @staticmethod
+    def of_one(encoder: ContextEncoder, context: Any) -> Features | None:
+        """Encode one context of plain Python values; None where `of` has to (`ContextEncoder.encode_one`)."""
+        both = encoder.encode_one(context)
+        return None if both is None else Features(*both)
 
     def __len__(self) -> int:
         return len(self.trees)
@@ -125,6 +131,15 @@ class CellModels(FoldModels, Protocol):
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
         """Return (cells,) predictions of the model of a fold at rows[i] of X and column columns[i]."""
+        ...
+
+
+@runtime_checkable
+class MeanModels(FoldModels, Protocol):
+    """Models whose mean over the folds takes less than one prediction per fold."""
+
+    def mean(self, X: Features) -> Floats:
+        """Return (n, columns) the mean of `predict` over all folds."""
         ...
 
 

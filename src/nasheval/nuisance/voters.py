@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -19,14 +20,16 @@ from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.learners import Effort, Features
-from nasheval.nuisance.voters_margins import margins
-from nasheval.nuisance.voters_network import Shape, forward_one
+from nasheval.nuisance.voters_duels import Electorate
+from nasheval.nuisance.voters_margins import is_duel, margins, menu_tie_weight, stands_for_menus, tie_weights
+from nasheval.nuisance.voters_network import Shape, Stack, forward_one
 from nasheval.nuisance.voters_plan import FEW, Workshop, batch_for, epochs_for, hidden_for
-from nasheval.nuisance.voters_probes import Probes, probes_of
+from nasheval.nuisance.voters_probes import Block, Probes, probes_of
 from nasheval.nuisance.voters_records import Kind, Question, question_rows, questions_of, stop_shares, tables_of
 from nasheval.nuisance.voters_train import Data, Schedule, context_sums
 
-_CELLS = 1 << 21  # numbers held at a time while predicting
+_CELLS = 1 << 20  # numbers held at a time while predicting: they stay in cache
+_MOST = 80.0  # of a log weight, so that the weight is a number
 _SMALL = 128  # widths up to which a step is so small that threads wait for each other
 
 
@@ -143,18 +146,79 @@ class VoterModels:
         """Return (n, P) float32 mu^m_jk, one column for each pair of each menu."""
         return self.answers(X, fold, self.probes)
 
+    def mean(self, X: Features) -> Floats:
+        """Return (n, P) the mean of `predict` over the folds."""
+        return self.mean_answers(X, self.probes)
+
     def answers(self, X: Features, fold: int, probes: Probes) -> Floats:
         """Return (n, columns) float32 mean verdicts that the voters of a fold would give to some probes."""
-        width = len(probes.menus.columns)
-        margin = np.empty((len(X), probes.n_columns), np.float32)
-        step = max(1, _CELLS // max(1, width, self.shape.outputs))
+        return self._answers(X, range(fold, fold + 1), probes).astype(np.float32)
+
+    def mean_answers(self, X: Features, probes: Probes) -> Floats:
+        """Return (n, columns) the mean of `answers` over the folds."""
+        return self._answers(X, range(len(self.n_voters)), probes)
+
+    def _answers(self, X: Features, folds: range, probes: Probes) -> Floats:
+        step = max(1, _CELLS // max(1, len(probes.menus.columns), self.shape.outputs * len(folds)))
+        if len(X) <= step:
+            verdicts = self._chunk(X, folds, probes)
+            verdicts /= len(folds)
+            verdicts = probes.pooled(verdicts)
+            return np.clip(verdicts, -1.0, 1.0, out=verdicts)
+        verdicts = np.empty((len(X), probes.n_columns))
         for start in range(0, len(X), step):
-            chunk = X[start : start + step]
-            voters, answers = self.voters(chunk, fold), np.zeros((len(chunk), width), np.float32)
-            for number in range(len(self.questions)):
-                self._answer(number, voters, self.stops[fold, number], probes, answers)
-            margin[start : start + step] = probes.pooled(answers)
-        return np.clip(margin, -1.0, 1.0, out=margin)
+            verdicts[start : start + step] = self._answers(X[start : start + step], folds, probes)
+        return verdicts
+
+    def _chunk(self, X: Features, folds: range, probes: Probes) -> Floats:
+        """Return (n, pairs of the probes' menus) the sum over folds of their voters' mean verdicts."""
+        total = np.zeros((len(X), len(probes.menus.columns)))
+        duels = [block for block in probes.blocks if is_duel(self.questions[block.question], len(block.agents))]
+        if duels:
+            electorate = self._electorate(np.ascontiguousarray(X.network, np.float32), folds)
+            for block in duels:
+                nu, bad = self._tie_weights(electorate, folds, block)
+                spoken = electorate.duels(block.pairs, nu, bad)
+                if len(probes.blocks) == 1:
+                    return spoken
+                total[:, block.pairs.column] = spoken
+        for block in probes.blocks:
+            if block not in duels:
+                total[:, block.columns] = sum(self._menus(X, fold, block) for fold in folds)
+        return total
+
+    def _electorate(self, x: Floats, folds: range) -> Electorate:
+        members = self.parameters["pooled"].shape[1]
+        stack = self._stack[folds.start * members : folds.stop * members]
+
+        def by_fold(values: Floats) -> Floats:
+            return values.reshape(len(folds), members, *values.shape[1:])
+
+        u, lean = stack.forward(x)
+        weight = by_fold(stack.weight) / np.float32(members)
+        return Electorate.of(by_fold(u), weight, by_fold(lean), by_fold(stack.tie))
+
+    @cached_property
+    def _stack(self) -> Stack:
+        models = self.parameters["pooled"].shape[0] * self.parameters["pooled"].shape[1]
+        flat = {name: values.reshape(models, *values.shape[2:]) for name, values in self.parameters.items()}
+        return Stack.of(flat, self.shape)
+
+    def _tie_weights(self, electorate: Electorate, folds: range, block: Block) -> tuple[Floats, Floats]:
+        """Return the weights of ties and of both-bad answers, (F, M, n, V) each, around the middle of utilities."""
+        question = self.questions[block.question]
+        tie = np.moveaxis(electorate.tie[..., question.tie : question.tie + question.n_tie], -1, 0)
+        ties = np.empty((question.n_tie, *electorate.lean.shape), np.float32)
+        ties[:] = tie[..., None, None]
+        ties[: 1 if question.kind == Kind.DUEL else None] += electorate.lean  # both-bad answers do not lean
+        nu, log_bad = tie_weights(ties)
+        if stands_for_menus(question, len(block.agents)):
+            log_bad = np.full_like(nu, -np.inf)
+            for place, fold in enumerate(folds):
+                there = ties[:, place].reshape(question.n_tie, 1, nu[place].size)
+                weight = menu_tie_weight(question, there, self.stops[fold, block.question])
+                nu[place] = weight.reshape(nu[place].shape)
+        return nu, np.exp(np.minimum(log_bad - electorate.middle, _MOST))
 
     def voters(self, X: Features, fold: int) -> list[LatentVoter]:
         """Return the voters of a fold, those of all its members."""
@@ -168,20 +232,13 @@ class VoterModels:
             voters += [LatentVoter(u[v], share[v], p["tie"], lean + p["lean"][v]) for v in range(count)]
         return voters
 
-    def _answer(self, number: int, voters: list[LatentVoter], stops: Floats, probes: Probes, answers: Floats) -> None:
-        """Write the voters' mean answers to one kind of question into the columns of its menus."""
-        question, menus = self.questions[number], probes.menus
-        asked = np.flatnonzero(probes.question == number)
-        if not len(asked):
-            return
-        size = int(menus.sizes[asked[0]])  # that of the question, or two where two agents stand for all menus
-        agents = menus.agent[menus.offsets[asked][:, None] + np.arange(size)].T
-        pairs = size * (size - 1) // 2
-        total = np.zeros((pairs, len(asked), len(answers)), np.float32)
-        for voter in voters:
-            total += voter.weight * margins(question, voter.u[agents], voter.ties(question), stops)
-        columns = menus.columns.offsets[asked] + np.arange(pairs)[:, None]
-        answers[:, columns.ravel()] = total.reshape(-1, len(answers)).T
+    def _menus(self, X: Features, fold: int, block: Block) -> Floats:
+        """Return (n, pairs M) what the voters of a fold say of menus that are no duels."""
+        question, stops = self.questions[block.question], self.stops[fold, block.question]
+        total = np.zeros((len(block.columns) // block.agents.shape[1], block.agents.shape[1], len(X)), np.float32)
+        for voter in self.voters(X, fold):
+            total += voter.weight * margins(question, voter.u[block.agents], voter.ties(question), stops)
+        return total.reshape(-1, len(X)).T
 
     # -- plain arrays -------------------------------------------------------------------------------------------------
 
@@ -202,12 +259,20 @@ class VoterModels:
     @classmethod
     def from_arrays(cls, arrays: Mapping[str, Array], log: Feedback) -> VoterModels:
         """Return the models that `to_arrays` wrote, given the log that they were fitted to."""
+        questions = questions_of(log.whole)
+        return cls.assembled(arrays, log.menus, tuple(questions), probes_of(log, questions))
+
+    @classmethod
+    def assembled(
+        cls, arrays: Mapping[str, Array], menus: MenuCatalogue, questions: tuple[Question, ...], probes: Probes
+    ) -> VoterModels:
+        """Return the models that `to_arrays` wrote, given what the log says of them."""
         inputs, agents, voters, ties, _, *hidden = arrays["shape"].tolist()
-        questions, prefix = questions_of(log.whole), "parameter."
+        prefix = "parameter."
         return cls(
-            menus=log.menus,
-            probes=probes_of(log, questions),
-            questions=tuple(questions),
+            menus=menus,
+            probes=probes,
+            questions=questions,
             shape=Shape(inputs, agents, voters, tuple(hidden), ties),
             parameters={name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)},
             **{name: arrays[name] for name in _RESULTS},

@@ -32,7 +32,7 @@ def margins(question: Question, u: Floats, ties: Floats, stops: Floats) -> Float
 
     Two agents in place of a larger menu are asked for what their margin is in such menus (`in_larger_menu`).
     """
-    if len(u) == 2 < question.size and (question.kind == Kind.TIED or question.form == PARTIAL):
+    if stands_for_menus(question, len(u)):
         return in_larger_menu(question, u, ties, stops)
     if question.kind == Kind.CENSORED:
         return best_worst(u) if question.form == BEST_WORST else top(u, question.form)
@@ -44,16 +44,47 @@ def margins(question: Question, u: Floats, ties: Floats, stops: Floats) -> Float
     return margin
 
 
-def in_larger_menu(question: Question, u: Floats, ties: Floats, stops: Floats) -> Floats:
-    """Return about E[Z] of two agents, (1, M, n), in menus of which the others lie halfway between the two.
+def is_duel(question: Question, size: int) -> bool:
+    """Tell whether the margins of a question on `size` agents are those of Davidson duels; see `tie_weights`."""
+    if stands_for_menus(question, size):
+        return True
+    return question.kind not in (Kind.CENSORED, Kind.TIED) and question.form != PARTIAL
 
-    The margin is that of a Davidson duel, sinh(d / 2) / (cosh(d / 2) + nu / 2), with the nu that is right where the two
-    differ by d = 1: one menu is worked out in place of M.
+
+def stands_for_menus(question: Question, size: int) -> bool:
+    """Tell whether two agents are asked for what their margin is in larger menus, on which it depends."""
+    return size == 2 < question.size and (question.kind == Kind.TIED or question.form == PARTIAL)
+
+
+def tie_weights(ties: Floats) -> tuple[Floats, Floats]:
+    """Return the weight nu of ties and the log weight of both-bad, (...) each, of duels (`voters_duels`).
+
+    Args:
+        ties: (n_tie, ...) log tie weights.
     """
-    probe = np.zeros((question.size, 1, u.shape[2]), u.dtype)
+    nu = np.exp(np.minimum(ties[0], _SPREAD)) if len(ties) else np.zeros(ties.shape[1:], ties.dtype)
+    return nu, ties[1] if len(ties) > 1 else np.full_like(nu, -np.inf)
+
+
+def menu_tie_weight(question: Question, ties: Floats, stops: Floats) -> Floats:
+    """Return about the weight nu, (n,), with which two agents duel in menus of a question.
+
+    The others are taken to lie halfway between the two. nu is the one that is right where the two differ by d = 1,
+    given that a duel's margin is sinh(d / 2) / (cosh(d / 2) + nu / 2): one menu is worked out in place of all.
+
+    Args:
+        ties: (n_tie, 1, n) log tie weights.
+        stops: as for `margins`.
+    """
+    probe = np.zeros((question.size, 1, ties.shape[2]), ties.dtype)
     probe[0], probe[1] = 0.5, -0.5
-    there = np.maximum(margins(question, probe, ties, stops)[0], 1e-6)
-    half_nu = np.maximum(np.sinh(0.5) / there - np.cosh(0.5), 0.0).astype(u.dtype)
+    there = np.maximum(margins(question, probe, ties, stops)[0, 0], 1e-6)
+    return (2 * np.maximum(np.sinh(0.5) / there - np.cosh(0.5), 0.0)).astype(ties.dtype)
+
+
+def in_larger_menu(question: Question, u: Floats, ties: Floats, stops: Floats) -> Floats:
+    """Return about E[Z] of two agents, (1, M, n), in menus of which the others lie halfway between the two."""
+    half_nu = menu_tie_weight(question, ties, stops) / 2
     half = np.clip((u[0] - u[1]) / 2, -_SPREAD / 2, _SPREAD / 2)
     return (np.sinh(half) / (np.cosh(half) + half_nu))[None]
 

@@ -133,6 +133,55 @@ def forward_one(p: dict[str, Floats], x: Floats, shape: Shape) -> tuple[Floats, 
     return np.ascontiguousarray(u.transpose(1, 0, 2)), weight / weight.sum(axis=0), out[K * V + K]
 
 
+@dataclass(frozen=True, eq=False)
+class Stack:
+    """Many models made ready to answer together: what is added to every voter's utilities is part of one head.
+
+    Args:
+        layers: weights (models, before, after) and biases (models, 1, after).
+        head: (models, width, V K + 1): utilities voter by voter, and the lean to ties.
+        taste: (models, 1, V, K) what each voter adds to an agent everywhere.
+        weight: (models, V) of the mixture.
+        lean: (models, 1, V) each voter's lean to ties.
+        tie: (models, T) log tie weights.
+    """
+
+    layers: tuple[Layer, ...]
+    head: Floats
+    taste: Floats
+    weight: Floats
+    lean: Floats
+    tie: Floats
+
+    @staticmethod
+    def of(p: Mapping[str, Floats], shape: Shape) -> Stack:
+        """Return the models of parameters p, with a leading axis of models."""
+        K, V = shape.agents, shape.voters
+        models, width = p["head"].shape[:2]
+        own, shared, lean = np.split(p["head"] * np.float32(_GAIN), [K * V, K * V + K], axis=-1)
+        head = own.reshape(models, width, K, V).swapaxes(2, 3) + shared[:, :, None]
+        weight = np.exp(p["logit"] - p["logit"].max(axis=-1, keepdims=True))
+        return Stack(
+            tuple(_layers(p, shape)),
+            np.concatenate([head.reshape(models, width, V * K), lean], axis=-1),
+            (p["taste"] + p["pooled"][..., None]).swapaxes(1, 2)[:, None],
+            weight / weight.sum(axis=-1, keepdims=True),
+            p["lean"][:, None],
+            p["tie"],
+        )
+
+    def __getitem__(self, models: slice) -> Stack:
+        layers = tuple((weights[models], biases[models], activation) for weights, biases, activation in self.layers)
+        return Stack(layers, *(getattr(self, name)[models] for name in ("head", "taste", "weight", "lean", "tie")))
+
+    def forward(self, x: Floats) -> tuple[Floats, Floats]:
+        """Return utilities (models, n, V, K) and the voters' lean to ties (models, n, V) at contexts x, (n, inputs)."""
+        out = last_hidden(x[None], self.layers) @ self.head
+        u = out[..., :-1].reshape(*out.shape[:2], *self.taste.shape[2:])
+        u += self.taste
+        return u, out[..., -1:] + self.lean
+
+
 def slopes_of(parameters: dict[str, Floats], x: Floats, seen: list[Ints], shape: Shape) -> Floats:
     """Return (models, inputs) how strongly the population's margins change with each input: root mean squares.
 

@@ -10,17 +10,39 @@ hundred.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import numpy as np
-from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs, offsets_of
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
+from nasheval.nuisance.voters_duels import Pairs
 from nasheval.nuisance.voters_records import Kind, Question
+
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
 
 _MENUS_PER_PAIR = 8  # that stand for all menus of a pair
 _COMPLETED = 4  # menus made up for a pair that was never compared
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Menus that are asked one question.
+
+    Args:
+        question: its number.
+        agents: (size, M) their agents.
+        columns: (pairs M,) the columns of their pairs, pair by pair.
+        pairs: the same by columns, with the two agents of each.
+    """
+
+    question: int
+    agents: Ints
+    columns: Ints
+    pairs: Pairs
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +63,21 @@ class Probes:
     def n_columns(self) -> int:
         """Number of columns that the answers make."""
         return len(self.menus.columns) if self.pooling is None else int(self.pooling.shape[1])
+
+    @cached_property
+    def blocks(self) -> tuple[Block, ...]:
+        """The menus question by question; all of one question have one size."""
+        return tuple(self._block(int(number)) for number in np.unique(self.question))
+
+    def _block(self, number: int) -> Block:
+        menus, asked = self.menus, np.flatnonzero(self.question == number)
+        size = int(menus.sizes[asked[0]])  # that of the question, or two where two agents stand for all menus
+        agents = menus.agent[menus.offsets[asked][:, None] + np.arange(size)].T.astype(np.int64)
+        left, right = np.triu_indices(size, 1)
+        columns = menus.columns.offsets[asked] + np.arange(len(left))[:, None]
+        order = np.argsort(columns, axis=None)
+        pairs = Pairs(columns.ravel()[order], agents[left].ravel()[order], agents[right].ravel()[order])
+        return Block(number, agents, columns.ravel(), pairs)
 
     def pooled(self, answers: Floats) -> Floats:
         """Return (n, columns), given the answers to the pairs of the menus, (n, pairs)."""
@@ -69,6 +106,8 @@ def bridge_probes(log: Feedback, questions: list[Question], pairs: Ints, *, seed
     They are asked the commonest question in which the order of two agents does not depend on who else is there, or
     hardly; where the log has none, the commonest question of all, on menus made up with agents drawn at random.
     """
+    from scipy.sparse import csr_array
+
     whole, K = log.whole, log.n_agents
     number = question_numbers(whole.menus, questions)
     asked = np.bincount(number[whole.menus.of_record], whole.records.weights, len(questions))
@@ -123,6 +162,8 @@ def _joined(
 
     The columns of each are weighted by how often it was asked.
     """
+    from scipy.sparse import csr_array
+
     keys, at = np.unique(cell[free], return_inverse=True)
     of_two, pair_of_two = np.divmod(keys, len(place))
     two = np.stack([side[pair_of_two] for side in np.triu_indices(whole.n_agents, 1)], axis=1)

@@ -196,7 +196,9 @@ class Aggregation:
         return readonly(np.bincount(self.pair, minlength=self.n_pairs) > 0)
 
     def aggregate(self, mu: Floats) -> Floats:
-        """Return f_jk(mu), (n, n_pairs), given mu (n, P); 0 for pairs that are not covered."""
+        """Return f_jk(mu), (n, n_pairs), given mu (n, P); 0 for pairs that are not covered. It may be mu itself."""
+        if self._is_identity:
+            return mu.astype(np.float64, copy=False)
         payoffs = np.zeros((len(mu), self.n_pairs))
         payoffs[:, self._pairs] = self._values(mu)
         return payoffs
@@ -221,6 +223,11 @@ class Aggregation:
     def _sums(self, values: Floats) -> Floats:
         """Sum columns, (n, P), over each covered pair."""
         return np.add.reduceat(values[:, self._order], self._starts, axis=1) if len(self._starts) else values[:, :0]
+
+    @cached_property
+    def _is_identity(self) -> bool:
+        """Whether every pair has one menu and all stand in order."""
+        return len(self.pair) == self.n_pairs and bool((np.diff(self.pair) == 1).all())
 
     @cached_property
     def _order(self) -> Ints:

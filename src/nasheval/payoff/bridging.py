@@ -56,8 +56,7 @@ class VoterBridge:
 
     def predict(self, X: Features, payoffs: Floats) -> Floats:
         """Return (n, b) payoffs of the bridged pairs, given those of all pairs, (n, n_pairs), at n contexts."""
-        answers = [self.models.answers(X, fold, self.probes) for fold in range(self.n_folds)]
-        return np.asarray(sum(answer.astype(np.float64) for answer in answers) / self.n_folds)
+        return self.models.mean_answers(X, self.probes)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import get_args
+from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
@@ -13,14 +13,16 @@ from nasheval.choices import Search
 from nasheval.choices import SecondStage as SecondStage
 from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
-from nasheval.nuisance.learners import Effort, Features, FoldModels
-from nasheval.nuisance.tuning import PAYOFF_GRID, Problem, search
+from nasheval.game.checks import games_of
+from nasheval.nuisance.learners import Effort, Features, FoldModels, MeanModels
 from nasheval.payoff.aggregators import Aggregation
 from nasheval.payoff.bridging import Bridge, bridge_of
-from nasheval.payoff.corrected import learn_correction
-from nasheval.payoff.pseudo import PseudoOutcomes
-from nasheval.payoff.strengths import Strength
 from nasheval.payoff.surfaces import Boosting, Regressor, Surface, agent_bins, fit_pairs, fit_shared, with_agents
+
+if TYPE_CHECKING:  # what only fitting needs is imported there: answering starts in half the time
+    from nasheval.nuisance.tuning import Problem
+    from nasheval.payoff.pseudo import PseudoOutcomes
+    from nasheval.payoff.strengths import Strength
 
 SECOND_STAGES: tuple[SecondStage, ...] = get_args(SecondStage)
 
@@ -44,8 +46,14 @@ class Plugin:
     n_folds: int
     aggregation: Aggregation
 
+    @cached_property
+    def _has_mean(self) -> bool:
+        return isinstance(self.outcome_models, MeanModels)
+
     def predict(self, X: Features) -> Floats:
-        """Return (n, n_pairs) payoffs."""
+        """Return (n, n_pairs) payoffs, the caller's own."""
+        if self._has_mean:
+            return self.aggregation.aggregate(self.outcome_models.mean(X))  # type: ignore[attr-defined]
         total = np.asarray(self.outcome_models.predict(X, 0), np.float64)
         for fold in range(1, self.n_folds):
             total = total + self.outcome_models.predict(X, fold)
@@ -86,17 +94,15 @@ class PayoffModel:
 
     def predict(self, X: Features) -> Floats:
         """Return A(x), (n, K, K): antisymmetric, within [-1, 1], zero on the diagonal."""
-        K = self.n_agents
-        A, (j, k) = np.zeros((len(X), K, K)), np.triu_indices(K, 1)
-        for rows in self._chunks(len(X)):
-            pairs = self._pairs(X[rows])
-            A[rows, j, k], A[rows, k, j] = pairs, 0.0 - pairs  # no negative zeros
-        return A
+        return games_of(self.predict_pairs(X), self.n_agents)
 
     def predict_pairs(self, X: Features) -> Floats:
         """Return A_jk(x) for j < k, (n, n_pairs), in the order of `pair_index`."""
+        chunks = self._chunks(len(X))
+        if len(chunks) == 1:
+            return self._pairs(X)
         payoffs = np.empty((len(X), len(self.covered)))
-        for rows in self._chunks(len(X)):
+        for rows in chunks:
             payoffs[rows] = self._pairs(X[rows])
         return payoffs
 
@@ -110,8 +116,10 @@ class PayoffModel:
         if self.plugin is None:
             payoffs = np.zeros((len(X), len(self.covered))) if self.surface is None else self.surface.predict(X)
         else:
-            payoffs = self.plugin.predict(X) + self.correction(X)
-        payoffs = np.clip(payoffs, -1.0, 1.0)
+            payoffs = self.plugin.predict(X)
+            if self.surface is not None and self.strength is not None:
+                payoffs += self.correction(X)
+        np.clip(payoffs, -1.0, 1.0, out=payoffs)
         if self.bridge is not None:
             payoffs[:, self.bridge.pairs] = np.clip(self.bridge.predict(X, payoffs), -1.0, 1.0)
         return payoffs
@@ -156,6 +164,8 @@ def fit_payoff(
     if second_stage == "none":
         return PayoffModel(*named, plugin=plugin, bridge=bridge)
     if isinstance(boosting, Boosting | None) and second_stage == "corrected":
+        from nasheval.payoff.corrected import learn_correction
+
         surface, chosen = learn_correction(pseudo, strength=strength, boosting=boosting, effort=work)
         return PayoffModel(*named, plugin=plugin, surface=surface, strength=chosen, bridge=bridge)
     if tune and isinstance(boosting, Boosting | None):
@@ -202,6 +212,8 @@ def tuned_boosting(pseudo: PseudoOutcomes, form: SecondStage, how: Search, effor
         form: "shared": one regression on (x, j, k); "per-pair": one per pair, judged on those with the most votes.
         how: see `search`.
     """
+    from nasheval.nuisance.tuning import PAYOFF_GRID, search
+
     contexts = pseudo.sampled(_TUNED_ROWS // max(1, int(pseudo.aggregation.covered.sum())), effort.seed)
     problems = (_shared if form == "shared" else _pairs)(pseudo, contexts, pseudo.dense(contexts), effort.seed)
     setting = dict(search(problems, PAYOFF_GRID, how, effort).params)
@@ -216,6 +228,8 @@ def tuned_boosting(pseudo: PseudoOutcomes, form: SecondStage, how: Search, effor
 
 
 def _shared(pseudo: PseudoOutcomes, contexts: Ints, gamma: Floats, seed: int) -> list[Problem]:
+    from nasheval.nuisance.tuning import Problem
+
     pairs, K = np.flatnonzero(pseudo.aggregation.covered), pseudo.fit.log.n_agents
     context = np.repeat(contexts, len(pairs))
     table = with_agents(pseudo.fit.X, context, np.tile(pairs, len(contexts)), K)
@@ -225,6 +239,8 @@ def _shared(pseudo: PseudoOutcomes, contexts: Ints, gamma: Floats, seed: int) ->
 
 
 def _pairs(pseudo: PseudoOutcomes, contexts: Ints, gamma: Floats, seed: int) -> list[Problem]:
+    from nasheval.nuisance.tuning import Problem
+
     votes = np.bincount(pseudo.pair, minlength=pseudo.n_pairs)
     X, rows = pseudo.fit.X[contexts], np.arange(len(contexts))
     chosen = np.argsort(-votes, kind="stable")[:_TUNED_PAIRS]

@@ -26,7 +26,6 @@ from typing import Literal
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, bin_sums
-from nasheval.payoff.grouped import FEW
 
 CandidateName = Literal["per-pair", "shared"]
 
@@ -161,6 +160,8 @@ class HeldOut:
         Args:
             without: a fold to leave out, or None.
         """
+        from nasheval.payoff.grouped import FEW
+
         folds = np.arange(self.n_folds) != (-1 if without is None else without)
         observed, squares, contexts = (each[folds].sum(axis=0) for each in self._sums)
         n, m = np.maximum(contexts, 1.0)

@@ -46,15 +46,20 @@ class AmongAvailable:
         up, table = available(self.agents, agents), as_table(contexts)
         lotteries = np.zeros((table.num_rows, len(up)))
         for value, rows in _rows_by_value(table, self.column):
-            here = self.seen.get(value, np.ones(len(up), bool)) & up
-            if not here.any():
-                raise InputError(
-                    f"None of the agents that are up was seen where {self.column} is {value}; seen there: "
-                    f"{', '.join(np.array(self.agents)[self.seen[value]])}. Add one of those, or ask for all agents."
-                )
+            here = self.among(value, up)
             names = [agent for agent, there in zip(self.agents, here, strict=True) if there]
             lotteries[rows] = self.policy.predict_proba(table.take(pa.array(rows)), agents=names)
         return lotteries
+
+    def among(self, value: str | None, up: Bools) -> Bools:
+        """Return (K,) the candidates where the column has a value: those of `up` that were seen there."""
+        here = self.seen.get(value, np.ones(len(up), bool)) & up
+        if not here.any():
+            raise InputError(
+                f"None of the agents that are up was seen where {self.column} is {value}; seen there: "
+                f"{', '.join(np.array(self.agents)[self.seen[value]])}. Add one of those, or ask for all agents."
+            )
+        return here
 
 
 def among_available(policy: Policy, log: Feedback, column: str | None) -> Policy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 import pyarrow as pa
@@ -15,7 +15,9 @@ from nasheval.contexts.table import as_table, count_rows
 from nasheval.errors import Argument, InputError
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.second_stage import PayoffModel
-from nasheval.payoff.stage1 import Stage1
+
+if TYPE_CHECKING:
+    from nasheval.payoff.stage1 import Stage1
 
 # Payoffs (n, k, k) among the k available agents, which of all (K,) those are, and the n contexts -> lotteries (n, k).
 Rule: TypeAlias = Callable[[Floats, Bools, pa.Table], Floats]

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nasheval.arrays import Floats
+from nasheval.arrays import Bools, Floats
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import as_table
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
-from nasheval.game.solver import solve
+from nasheval.game.solver import lotteries
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.second_stage import PayoffModel
-from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.base import CELLS, available
 from nasheval.policy.terms import AnyCosts, Terms
+
+if TYPE_CHECKING:
+    from nasheval.payoff.stage1 import Stage1
 
 
 @dataclass(frozen=True, eq=False)
@@ -63,10 +66,18 @@ class ExactEquilibria:
         """Return (n, K) lotteries; `agents` are the available ones, and the game is solved among them."""
         up, table = available(self.agents, agents), as_table(contexts)
         X = Features.of(self.encoder, contexts)
-        omega = self.terms.omega(self.terms.costs_at(self.agents, table), len(X), len(up))
-        lotteries, step = np.empty((len(X), len(up))), max(1, CELLS // len(up) ** 2)
+        return self.lotteries(X, self.terms.omega(self.terms.costs_at(self.agents, table), len(X), len(up)), up)
+
+    def lotteries(self, X: Features, omega: Regularizer, up: Bools) -> Floats:
+        """Return (n, K) lotteries at encoded contexts.
+
+        Args:
+            omega: regulariser of these n games, with costs and budget.
+            up: (K,) the available agents.
+        """
+        answers, step = np.empty((len(X), len(up))), max(1, CELLS // len(up) ** 2)
         for start in range(0, len(X), step):
             rows = np.arange(start, min(start + step, len(X)))
-            games = self.payoff.predict(X[rows])
-            lotteries[rows] = solve(games, regularizer=omega.at(rows), available=up).strategy
-        return lotteries
+            chunk = X if len(rows) == len(X) else X[rows]
+            answers[rows] = lotteries(self.payoff.predict(chunk), omega.at(rows), up)
+        return answers

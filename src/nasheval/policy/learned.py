@@ -8,22 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from itertools import product
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from nasheval.arrays import Floats
+from nasheval.arrays import Bools, Floats
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
 from nasheval.game.costs import HardBudget, SoftBudget
 from nasheval.game.regularizers import L2, Entropy, Regularizer
-from nasheval.nuisance.learners import Effort
-from nasheval.payoff.stage1 import Stage1
+from nasheval.nuisance.learners import Effort, Features
 from nasheval.policy.base import available
 from nasheval.policy.exact import ExactEquilibria, ExactPolicy
 from nasheval.policy.learned_contexts import gather
 from nasheval.policy.learned_training import Network, Output, Recipe, Schedule, Training, affordable, train
 from nasheval.policy.terms import AnyCosts
+
+if TYPE_CHECKING:
+    from nasheval.payoff.stage1 import Stage1
 
 _CONTEXTS = 70_000  # with mixtures, unless the log has more
 _SEEN = 840_000  # contexts seen in all, over all epochs
@@ -155,12 +157,16 @@ class LearnedEquilibria:
             agents: the available ones; unless all are, the network is bypassed and their game is solved exactly.
         """
         up, table = available(self.agents, agents), as_table(contexts)
-        if not up.all():
-            return self.exact.predict_proba(table, agents=agents)
-        if not self.exact.encoder.feature_names("network"):  # without context columns there is one game
-            return self.exact.predict_proba(contexts)
-        lotteries = self.network.lotteries(self.exact.encoder.encode(table, form="network"))
-        omega = self.exact.terms.omega(self.exact.terms.costs_at(self.agents, table), len(lotteries), len(up))
-        if isinstance(omega, HardBudget):
-            lotteries = affordable(lotteries, omega.costs, omega.limit)
-        return lotteries
+        exact = self.exact
+        if not up.all() or not exact.encoder.feature_names("network"):
+            return exact.predict_proba(contexts, agents=agents)
+        omega = exact.terms.omega(exact.terms.costs_at(self.agents, table), table.num_rows, len(up))
+        network = exact.encoder.encode(table, form="network")
+        return self.lotteries(Features(network, network), omega, up)
+
+    def lotteries(self, X: Features, omega: Regularizer, up: Bools) -> Floats:
+        """Return (n, K) lotteries at encoded contexts; see `ExactEquilibria.lotteries`."""
+        if not up.all() or not X.network.shape[1]:  # without context columns there is one game
+            return self.exact.lotteries(X, omega, up)
+        answers = self.network.lotteries(X.network)
+        return affordable(answers, omega.costs, omega.limit) if isinstance(omega, HardBudget) else answers

@@ -79,6 +79,9 @@ class Files:
     def __init__(self, folder: Path, listed: Mapping[str, Any]) -> None:
         self.folder, self._listed, self._unread = folder, listed, set(listed)
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._listed
+
     def parsed(self, name: str, parse: Callable[[bytes], _Parsed]) -> _Parsed:
         """Return what `parse` makes of a file; whatever goes wrong is a ModelFileError that names the file."""
         if name not in self._listed:

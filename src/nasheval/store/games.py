@@ -4,18 +4,17 @@ the terms of the game in the manifest.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Array, Floats, n_pairs
+from nasheval.arrays import Array, Floats, Ints, n_pairs
 from nasheval.files import Kinds, require_fields
-from nasheval.payoff.bridging import bridge_of
-from nasheval.payoff.pseudo import PseudoOutcomes
+from nasheval.payoff.bridging import Bridge
 from nasheval.payoff.second_stage import SECOND_STAGES, PayoffModel, Plugin
-from nasheval.payoff.stage1 import Stage1
 from nasheval.payoff.strengths import Strength
 from nasheval.payoff.surfaces import PairSurface, SharedSurface, Surface
 from nasheval.policy.base import Policy
@@ -29,7 +28,7 @@ from nasheval.store.tensors import Layout, require_layout, tensors_bytes, tensor
 
 _SURFACE, _NETWORK = "surface.txt", "policy.safetensors"
 _WHAT = "its payoff model"
-_PLUGGED = ("none", "corrected")  # second stages that start at the plug-in surface
+PLUGGED = ("none", "corrected")  # second stages that start at the plug-in surface
 _TERMS = ("regularizer", "costs", "cost_weight", "budget")
 
 
@@ -48,7 +47,28 @@ def pack_payoff(payoff: PayoffModel, files: dict[str, bytes]) -> dict[str, Any]:
     return entry
 
 
-def unpack_payoff(entry: Any, files: Files, pseudo: PseudoOutcomes, n_jobs: int) -> PayoffModel:
+@dataclass(frozen=True)
+class Ground:
+    """What a payoff model stands on.
+
+    Args:
+        agents: names of the K agents.
+        status: (n_pairs,) as in `PayoffModel`.
+        plugin: the plug-in payoff; None: outcome models are not at hand, and not needed.
+        bridge: as in `PayoffModel`.
+        width: features of a context for trees.
+        n_jobs: threads that predict.
+    """
+
+    agents: tuple[str, ...]
+    status: Ints
+    plugin: Plugin | None
+    bridge: Bridge | None
+    width: int
+    n_jobs: int
+
+
+def unpack_payoff(entry: Any, files: Files, ground: Ground) -> PayoffModel:
     """Return the model that `pack_payoff` wrote; raises a ValueError or ModelFileError for anything else."""
     optional = (dict, type(None)), (str, type(None))
     require_fields(entry, "'payoff'", {"form": str, "strength": optional[0], "surface": optional[1], "unknown": list})
@@ -57,14 +77,12 @@ def unpack_payoff(entry: Any, files: Files, pseudo: PseudoOutcomes, n_jobs: int)
         raise ValueError(f"the second stage is {form!r:.40}")
     if (form == "corrected") != isinstance(strength, Strength):
         raise ValueError("the strength of the correction is missing, or there is nothing that it is of")
-    strengths = np.zeros(0) if strength is None else _strengths(strength, pseudo.n_pairs)
-    surface = _unpack_surface(entry, files, pseudo, n_jobs)
+    strengths = np.zeros(0) if strength is None else _strengths(strength, len(ground.status))
+    surface = _unpack_surface(entry, files, ground)
     if (surface is None) != (form == "none" or (form == "corrected" and not strengths.any())):
         raise ValueError(f"the second stage {form!r} has a surface that it should not have, or lacks it")
-    fit, aggregation = pseudo.fit, pseudo.aggregation
-    plugin = Plugin(fit.outcome_models, fit.n_folds, aggregation) if form in _PLUGGED else None
-    bridge = bridge_of(fit.log, fit.outcome_models, fit.n_folds) if pseudo.unseen == "model" else None
-    return PayoffModel(fit.log.agents, form, pseudo.status, plugin, surface, strength, bridge)
+    plugin = ground.plugin if form in PLUGGED else None
+    return PayoffModel(ground.agents, form, ground.status, plugin, surface, strength, ground.bridge)
 
 
 def _strengths(strength: Strength, pairs: int) -> Floats:
@@ -78,15 +96,15 @@ def _strengths(strength: Strength, pairs: int) -> Floats:
     return strength.of_pairs(pairs)
 
 
-def _unpack_surface(entry: Any, files: Files, pseudo: PseudoOutcomes, n_jobs: int) -> Surface | None:
-    kind, K, width = entry["surface"], pseudo.fit.log.n_agents, pseudo.fit.X.trees.shape[1]
+def _unpack_surface(entry: Any, files: Files, ground: Ground) -> Surface | None:
+    kind, K, width = entry["surface"], len(ground.agents), ground.width
     if any(type(pair) is not int or not 0 <= pair < n_pairs(K) for pair in entry["unknown"]):
         raise ValueError("'unknown' names something other than pairs of agents")
     known = np.ones(n_pairs(K), bool)
     known[entry["unknown"]] = False
 
     def per_pair(raw: bytes) -> Surface:
-        return PairSurface.of(models_of(raw.decode("ascii"), n_pairs(K), width), n_jobs)
+        return PairSurface.of(models_of(raw.decode("ascii"), n_pairs(K), width), ground.n_jobs)
 
     def shared(raw: bytes) -> Surface:
         [model] = models_of(raw.decode("ascii"), 1, width + 2)
@@ -118,8 +136,14 @@ def pack_policy(policy: Policy, files: dict[str, bytes]) -> dict[str, Any]:
     raise unsavable("its policy", f"a {type(policy).__name__}")
 
 
-def unpack_policy(entry: Any, files: Files, stage1: Stage1) -> ExactEquilibria | LearnedEquilibria:
-    """Return the policy that `pack_policy` wrote; raises a ValueError or ModelFileError for anything else."""
+def unpack_policy(
+    entry: Any, files: Files, solve: Callable[[ExactPolicy], ExactEquilibria]
+) -> ExactEquilibria | LearnedEquilibria:
+    """Return the policy that `pack_policy` wrote; raises a ValueError or ModelFileError for anything else.
+
+    Args:
+        solve: makes the exact policy of its settings.
+    """
     kind = entry.get("kind") if isinstance(entry, dict) else None
     if kind not in ("exact", "learned"):
         raise ValueError(f"the policy is of the unknown kind {kind!r:.40}")
@@ -127,13 +151,13 @@ def unpack_policy(entry: Any, files: Files, stage1: Stage1) -> ExactEquilibria |
     require_fields(entry, "'policy'", {"kind": str, "terms": dict, **learned})
     if set(entry["terms"]) != set(_TERMS):
         raise ValueError("'policy' does not tell all terms of the game")
-    exact = ExactPolicy(**{name: decode(value) for name, value in entry["terms"].items()}).fit(stage1)
+    exact = solve(ExactPolicy(**{name: decode(value) for name, value in entry["terms"].items()}))
     if kind == "exact":
         return exact
     training, tried = (decode(entry[name], finite=False) for name in ("training", "tried"))
     if not isinstance(training, Training) or not isinstance(tried, tuple):
         raise ValueError("'policy' does not tell how its network was trained")
-    inputs, agents = stage1.nuisances.X.network.shape[1], len(stage1.agents)
+    inputs, agents = len(exact.encoder.feature_names("network")), len(exact.agents)
     return LearnedEquilibria(exact, files.parsed(_NETWORK, lambda raw: _network(raw, inputs, agents)), training, tried)
 
 

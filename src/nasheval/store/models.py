@@ -8,6 +8,7 @@
 | `outcome*` | outcome models |
 | `surface.txt` | what the second stage learned, if anything |
 | `policy.safetensors` | the network of a learned policy |
+| `routing.safetensors` | what the policy needs of the log, so that a router loads without it |
 
 A model that was loaded answers as the one that was saved, bit for bit on the same machine and libraries. Two things
 are not kept: models of the propensity, of which only the values at the log's records are (`KnownModels`), and names
@@ -17,7 +18,6 @@ of voters.
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
 from os import PathLike
@@ -28,7 +28,6 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Floats, readonly
-from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.text import WORDLLAMA
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
@@ -40,25 +39,26 @@ from nasheval.nuisance.learners import Features
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.propensity import KnownModels
 from nasheval.payoff.aggregators import AsAsked, as_asked
-from nasheval.payoff.bridging import UNSEEN
+from nasheval.payoff.bridging import UNSEEN, bridge_of
 from nasheval.payoff.pseudo import pseudo_outcomes
+from nasheval.payoff.second_stage import Plugin
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.availability import AmongAvailable, among_available
+from nasheval.policy.base import Policy
 from nasheval.store.evidence import EVIDENCE, Evidence, evidence_bytes, evidence_of, fingerprint
 from nasheval.store.folder import MANIFEST, Files, check_target, open_folder, reading, write_folder
-from nasheval.store.games import pack_payoff, pack_policy, unpack_payoff, unpack_policy
+from nasheval.store.games import Ground, pack_payoff, pack_policy, unpack_payoff, unpack_policy
 from nasheval.store.outcomes import Frame, pack_outcome, unpack_outcome
+from nasheval.store.routers import ENCODER, check_routed, encoder_of, is_published, pack_routed
 from nasheval.store.settings import decode, encode, unsavable
 from nasheval.store.text_tags import remembering
 
-ENCODER = "encoder.json"
 _METRICS = ("n_verdicts", "r2", "r2_within", "log_loss", "smallest", "floor", "clipped_share")
 _CHOICE: Kinds = {"name": str, "losses": dict, "gain": float, "gain_error": float}
 _CHECK: Kinds = {
     "p_value": float, "n_tests": int, "column": str, "group": str, "what": list, "observed": float, "expected": float,
     "rival": str,
 }  # fmt: skip
-_MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")  # such as wordllama, Qwen/Qwen3-Embedding-4B
 _Made = TypeVar("_Made")
 
 
@@ -92,6 +92,7 @@ def save(model: Any, path: str | PathLike[str], *, overwrite: bool = False, keep
     stage1 = pack_stage1(model.stage1_, files, keep_text=keep_text)
     inner = model.policy_.policy if isinstance(model.policy_, AmongAvailable) else model.policy_
     manifest = {**stage1, "parameters": parameters, "policy": pack_policy(inner, files)}
+    pack_routed(model.policy_, files)
     write_folder(path, manifest, files, overwrite=overwrite)
 
 
@@ -110,8 +111,10 @@ def load(path: str | PathLike[str], make: Callable[..., _Made]) -> _Made:
         if not (jobs is None or (type(jobs) is int and jobs != 0)):
             raise ValueError(f"'n_jobs' is {jobs!r:.40}")
         stage1 = unpack_stage1(manifest, files, jobs or os.cpu_count() or 1)
-        policy = unpack_policy(manifest["policy"], files, stage1)
-        model.stage1_, model.policy_ = stage1, among_available(policy, stage1.log, parameters.get("availability"))
+        policy: Policy = unpack_policy(manifest["policy"], files, lambda exact: exact.fit(stage1))
+        policy = among_available(policy, stage1.log, parameters.get("availability"))
+        check_routed(files, policy)
+        model.stage1_, model.policy_ = stage1, policy
         files.finish()
     model.agents_ = stage1.agents
     model.feature_names_in_ = np.array(manifest["features"], dtype=object)
@@ -130,7 +133,7 @@ def pack_stage1(stage1: Stage1, files: dict[str, bytes], *, keep_text: bool = Fa
     saved = stage1 if isinstance(stage1, SavedStage1) else None
     if keep_text and saved and not saved.text_kept and log.text:
         raise InputError("keep_text is True, but this model was saved without its texts; fit again to keep them.")
-    if text is not None and text.model != WORDLLAMA and (not _is_published(text.model) or os.path.exists(text.model)):
+    if text is not None and text.model != WORDLLAMA and (not is_published(text.model) or os.path.exists(text.model)):
         raise unsavable("its text encoder", f"{text.model!r}, a path on this machine")
     stage = {
         "folds": fit.n_folds,
@@ -151,11 +154,6 @@ def pack_stage1(stage1: Stage1, files: dict[str, bytes], *, keep_text: bool = Fa
     }  # fmt: skip
     named = {"agents": list(log.agents), "features": log.contexts.column_names}
     return {**named, "data": data, "metrics": _metrics(fit), "stage1": stage}
-
-
-def _is_published(model: str) -> bool:
-    """Tell whether a text model goes by a name, not by a path, from which a hostile one could be loaded."""
-    return bool(_MODEL_NAME.fullmatch(model))
 
 
 def _metrics(fit: NuisanceFit) -> dict[str, Any]:
@@ -181,7 +179,7 @@ def unpack_stage1(manifest: dict[str, Any], files: Files, n_jobs: int) -> SavedS
     if stage["unseen"] not in UNSEEN:
         raise ValueError(f"'unseen' is {stage['unseen']!r:.40}")
     aggregator = decode(stage["aggregator"])
-    encoder = files.parsed(ENCODER, lambda raw: _encoder(raw, data["text"]))
+    encoder = files.parsed(ENCODER, lambda raw: encoder_of(raw, data["text"]))
     size = {"n_contexts": data["contexts"], "n_voters": data["voters"]}
     size["dim"] = encoder.text_encoder.dim if encoder.text_encoder else 0
     cut = isinstance(aggregator, AsAsked)
@@ -192,13 +190,16 @@ def unpack_stage1(manifest: dict[str, Any], files: Files, n_jobs: int) -> SavedS
     with reading(files.folder / EVIDENCE):
         X = Features.of(encoder, evidence.log.contexts, n=evidence.log.n_contexts)
     log, _ = as_asked(evidence.log, aggregator)
-    outcome = unpack_outcome(stage["outcome"], files, Frame(log, X, stage["folds"], n_jobs))
+    outcome = unpack_outcome(stage["outcome"], files, Frame.of(log, X, stage["folds"], n_jobs))
     known = _unpack_propensity(stage.get("propensity"), evidence.propensity, log)
     fit = NuisanceFit(log, X, evidence.fold, outcome, known)
     if evidence.clipped is not None:
         fit = replace(fit, propensity_models=replace(known, clipped=_fitting(evidence.clipped, fit)))
     pseudo = pseudo_outcomes(_with_mu(fit, evidence.mu), aggregator, unseen=stage["unseen"])
-    payoff = unpack_payoff(stage["payoff"], files, pseudo, n_jobs)
+    plugin = Plugin(outcome, fit.n_folds, pseudo.aggregation)
+    bridge = bridge_of(log, outcome, fit.n_folds) if pseudo.unseen == "model" else None
+    ground = Ground(log.agents, pseudo.status, plugin, bridge, X.trees.shape[1], n_jobs)
+    payoff = unpack_payoff(stage["payoff"], files, ground)
     return SavedStage1(encoder, fit, pseudo, payoff, data["fingerprint"], data["text_kept"])
 
 
@@ -208,15 +209,6 @@ def _fitting(clipped: csr_array, fit: NuisanceFit) -> csr_array:
         raise ValueError("'_raised' names a menu that the log does not have")
     kept = csr_array((clipped.data, clipped.indices, clipped.indptr), shape=(clipped.shape[0], len(fit.log.menus)))
     return csr_array(kept[fit.looked_at])
-
-
-def _encoder(raw: bytes, text: str | None) -> ContextEncoder:
-    encoder = ContextEncoder.from_json(raw.decode("utf-8"))
-    if encoder.text != text:
-        raise ValueError(f"its text column is {encoder.text!r:.60} where manifest.json tells of {text!r:.60}")
-    if encoder.text_encoder is not None and not _is_published(encoder.text_encoder.model):
-        raise ValueError(f"its text model is {encoder.text_encoder.model!r:.80}, no name of a published one")
-    return encoder
 
 
 def _require_same(manifest: dict[str, Any], evidence: Evidence, folds: int) -> None:

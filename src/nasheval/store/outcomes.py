@@ -11,12 +11,14 @@ import numpy as np
 
 from nasheval.arrays import Array
 from nasheval.feedback.log import Feedback
+from nasheval.feedback.menus import MenuCatalogue
 from nasheval.files import Kinds, require_fields
 from nasheval.nuisance.columns import ColumnModels, Tuned
 from nasheval.nuisance.learners import Features, FoldModels
 from nasheval.nuisance.stack import StackModels
 from nasheval.nuisance.voters import VoterModels
 from nasheval.nuisance.voters_network import Shape
+from nasheval.nuisance.voters_probes import Probes, probes_of
 from nasheval.nuisance.voters_records import Question, question_rows, questions_of
 from nasheval.store.boosters import models_of, models_text
 from nasheval.store.folder import Files
@@ -28,12 +30,29 @@ _WHAT = "its outcome model"
 
 @dataclass(frozen=True)
 class Frame:
-    """What outcome models must fit: a log, its encoded contexts, the number of folds, and threads that predict."""
+    """What outcome models must fit.
 
-    log: Feedback
-    X: Features
+    Args:
+        menus: whose columns they predict.
+        questions, probes: of latent voters; see `VoterModels`.
+        widths: features of a context for trees and for networks.
+        folds: number of folds.
+        n_jobs: threads that predict.
+    """
+
+    menus: MenuCatalogue
+    questions: tuple[Question, ...]
+    probes: Probes
+    widths: tuple[int, int]
     folds: int
     n_jobs: int
+
+    @staticmethod
+    def of(log: Feedback, X: Features, folds: int, n_jobs: int) -> Frame:
+        """Return that of a log."""
+        questions = questions_of(log.whole)
+        widths = X.trees.shape[1], X.network.shape[1]
+        return Frame(log.menus, tuple(questions), probes_of(log, questions), widths, folds, n_jobs)
 
 
 def pack_outcome(models: FoldModels, files: dict[str, bytes], name: str = "outcome") -> dict[str, Any]:
@@ -85,7 +104,7 @@ def _unpack_trees(entry: dict[str, Any], files: Files, frame: Frame, name: str) 
         raise ValueError(f"the outcome model predicts from {low} to {high}")
 
     def row(raw: bytes) -> tuple[Any, ...]:
-        return models_of(raw.decode("ascii"), len(frame.log.menus.columns), frame.X.trees.shape[1])
+        return models_of(raw.decode("ascii"), len(frame.menus.columns), frame.widths[0])
 
     rows = tuple(files.parsed(f"{name}-fold-{fold}.txt", row) for fold in range(frame.folds))
     tuned = tuple(decode(entry["tuned"] or [], finite=False))
@@ -116,7 +135,7 @@ def _unpack_voters(entry: dict[str, Any], files: Files, frame: Frame, name: str)
 
 
 def _voters(arrays: dict[str, Array], frame: Frame) -> VoterModels:
-    questions, menus = questions_of(frame.log.whole), frame.log.menus
+    questions, menus = list(frame.questions), frame.menus
     shape = _shape_of(arrays.get("shape"), frame, questions)
     require_layout(arrays, _voters_layout(arrays, shape, frame, questions))
     same = {"menu_offsets": menus.offsets, "menu_agents": menus.agent, "menu_forms": menus.form}
@@ -126,7 +145,7 @@ def _voters(arrays: dict[str, Array], frame: Frame) -> VoterModels:
     counts = arrays["n_voters"]
     if not ((counts >= 1) & (counts <= shape.voters)).all():
         raise ValueError("a fold has more voters than the model, or none")
-    return VoterModels.from_arrays(arrays, frame.log)
+    return VoterModels.assembled(arrays, menus, frame.questions, frame.probes)
 
 
 def _shape_of(sizes: Array | None, frame: Frame, questions: list[Question]) -> Shape:
@@ -136,7 +155,7 @@ def _shape_of(sizes: Array | None, frame: Frame, questions: list[Question]) -> S
     inputs, agents, voters, ties, unused, *hidden = sizes.tolist()
     shape = Shape(inputs, agents, voters, tuple(hidden), ties)
     wanted = max((question.tie + question.n_tie for question in questions), default=0)
-    if (inputs, agents, ties) != (frame.X.network.shape[1], frame.log.n_agents, wanted):
+    if (inputs, agents, ties) != (frame.widths[1], frame.menus.n_agents, wanted):
         raise ValueError(f"the network has {inputs} features, {agents} agents and {ties} ties, unlike the log")
     if voters < 1 or min(hidden) < 1 or unused:
         raise ValueError("the array 'shape' is no shape of a network")

@@ -2,41 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import fields
+from importlib import import_module
 from math import isfinite
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
 from nasheval.errors import InputError
-from nasheval.game.costs import SoftBudget
-from nasheval.game.regularizers import L2, Entropy
-from nasheval.nuisance.choice import BestPropensity
-from nasheval.nuisance.columns import Tuned
-from nasheval.nuisance.propensity import Known
-from nasheval.nuisance.sklearn_models import Intercept
-from nasheval.nuisance.softmax import Multinomial
-from nasheval.nuisance.stack import Stack
-from nasheval.nuisance.strata import Marginal, Strata
-from nasheval.nuisance.trees import TreeOutcome, TreePropensity
-from nasheval.nuisance.tuning import TunedTrees
-from nasheval.nuisance.voters import Voters
-from nasheval.payoff.aggregators import AsAsked, Cubic, Mean, Weighted
-from nasheval.payoff.strengths import Strength
-from nasheval.payoff.surfaces import Boosting
-from nasheval.policy.exact import ExactPolicy
-from nasheval.policy.learned import LearnedPolicy
-from nasheval.policy.learned_training import Recipe, Training
 
-_LISTED = (
-    L2, Entropy, SoftBudget, Mean, AsAsked, Weighted, Cubic, Boosting, Strength,
-    Voters, TreeOutcome, Intercept, Stack, Tuned, TunedTrees,
-    TreePropensity, Marginal, Multinomial, Strata, BestPropensity, Known,
-    ExactPolicy, LearnedPolicy, Recipe, Training,
-)  # fmt: skip
-_FORMER = {"PrintedPropensity": TreePropensity, "TreeMultinomial": TreePropensity}  # names in files of older versions
-TYPES: Mapping[str, Any] = {kind.__name__: kind for kind in _LISTED} | _FORMER
+# Where each kind of setting lives. They are imported when a file names them: a router needs few of them.
+_HOMES = {
+    "game.regularizers": ("L2", "Entropy"),
+    "game.costs": ("SoftBudget",),
+    "payoff.aggregators": ("Mean", "AsAsked", "Weighted", "Cubic"),
+    "payoff.surfaces": ("Boosting",),
+    "payoff.strengths": ("Strength",),
+    "nuisance.voters": ("Voters",),
+    "nuisance.trees": ("TreeOutcome", "TreePropensity"),
+    "nuisance.sklearn_models": ("Intercept",),
+    "nuisance.stack": ("Stack",),
+    "nuisance.columns": ("Tuned",),
+    "nuisance.tuning": ("TunedTrees",),
+    "nuisance.strata": ("Marginal", "Strata"),
+    "nuisance.softmax": ("Multinomial",),
+    "nuisance.choice": ("BestPropensity",),
+    "nuisance.propensity": ("Known",),
+    "policy.exact": ("ExactPolicy",),
+    "policy.learned": ("LearnedPolicy",),
+    "policy.learned_training": ("Recipe", "Training"),
+}
+_FORMER = {"PrintedPropensity": "TreePropensity", "TreeMultinomial": "TreePropensity"}  # in files of older versions
+
+
+class _Types(Mapping[str, Any]):
+    """The kinds of settings by name."""
+
+    _home: ClassVar[dict[str, str]] = {name: home for home, names in _HOMES.items() for name in names}
+
+    def __getitem__(self, name: str) -> Any:
+        own = _FORMER.get(name, name)
+        return getattr(import_module(f"nasheval.{self._home[own]}"), own)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter([*self._home, *_FORMER])
+
+    def __len__(self) -> int:
+        return len(self._home) + len(_FORMER)
+
+
+TYPES = _Types()
 # Settings that older versions wrote and that are gone, with the only value at which a model still means the same.
 _REMOVED: Mapping[str, Mapping[str, Any]] = {
     "Voters": {"context_weights": False, "dropout": 0.0, "batch": None, "rate": 16e-3},

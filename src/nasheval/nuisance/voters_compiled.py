@@ -1,0 +1,42 @@
+"""Compiled: the margins of `voters_duels` at many contexts. Imported when they are asked for."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nasheval.arrays import Floats, Ints
+from nasheval.game.compiled import compiled
+from nasheval.game.compiled import spread as spread
+
+
+@compiled
+def duel_contexts(
+    start: int, stop: int, s: Floats, nu: Floats, bad: Floats, weight: Floats, runs: Ints, total: Floats
+) -> None:
+    """Add what voters say of pairs to total (n, c) at contexts start to stop; shapes as in `Electorate`."""
+    folds, members, _, voters, _ = s.shape
+    mean = np.empty(total.shape[1], np.float32)
+    for g in range(start, stop):
+        for f in range(folds):
+            mean[:] = 0.0
+            for m in range(members):
+                for v in range(voters):
+                    share = weight[f, m, v]
+                    if share > 0.0:
+                        add_duels(s[f, m, g, v], nu[f, m, g, v], bad[f, m, g, v], share, runs, mean)
+            for c in range(mean.shape[0]):
+                total[g, c] += mean[c]
+
+
+@compiled
+def add_duels(s: Floats, nu: float, bad: float, share: float, runs: Ints, mean: Floats) -> None:
+    """Add one voter's margins, times its share, to mean (c,)."""
+    for r in range(runs.shape[0]):
+        first, size = runs[r, 0], runs[r, 3]
+        one = s[runs[r, 1]]
+        square = one * one
+        others, out = s[runs[r, 2] : runs[r, 2] + size], mean[first : first + size]
+        for t in range(size):
+            other = others[t]
+            loss = other * other
+            out[t] += share * ((square - loss) / (((square + loss) + nu * (one * other)) + bad))

@@ -1,0 +1,109 @@
+"""What the voters of several models say of two agents, without a transcendental per pair.
+
+With s = exp(u / 2), the margin of a Davidson duel between agents j and k is
+
+    (s_j^2 - s_k^2) / (s_j^2 + s_k^2 + nu s_j s_k + bad),
+
+where nu weighs ties and bad weighs "both are bad"; nu = bad = 0 is Plackett-Luce. It is evaluated in NumPy at one
+context, and compiled at many or where the compiled form is loaded: the same operations in the same order, so that both
+give the same bits.
+"""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from nasheval.arrays import Floats, Ints
+
+_COMPILED = "nasheval.nuisance.voters_compiled"
+_LARGEST = 40.0  # of log s around the middle of the utilities: s^2 stays a normal number
+_COST = 6.0  # operations of one margin, roughly
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """Columns of answers, each on two agents.
+
+    Args:
+        column: (c,) ascending.
+        left, right: (c,) the agents.
+    """
+
+    column: Ints
+    left: Ints
+    right: Ints
+
+    @cached_property
+    def runs(self) -> Ints:
+        """(runs, 4) first place, left, right and length of stretches of one left agent and consecutive right ones."""
+        joined = (np.diff(self.left) == 0) & (np.diff(self.right) == 1)
+        starts = np.flatnonzero(np.concatenate([[True], ~joined]))[: len(self.column)]
+        length = np.diff(np.append(starts, len(self.column)))
+        return np.stack([starts, self.left[starts], self.right[starts], length], axis=1).astype(np.int64)
+
+
+@dataclass(frozen=True, eq=False)
+class Electorate:
+    """The voters of F folds with M members of V voters each, at n contexts.
+
+    Args:
+        s: (F, M, n, V, K) exp of half the utilities, around `middle`.
+        middle: (F, M, n, V) the middle of each voter's utilities.
+        weight: (F, M, V) shares, summing to one in a fold.
+        lean: (F, M, n, V) lean to ties.
+        tie: (F, M, T) log tie weights.
+    """
+
+    s: Floats
+    middle: Floats
+    weight: Floats
+    lean: Floats
+    tie: Floats
+
+    @staticmethod
+    def of(u: Floats, weight: Floats, lean: Floats, tie: Floats) -> Electorate:
+        """Return the voters with utilities u, (F, M, n, V, K), which are overwritten."""
+        middle = (u.max(axis=-1) + u.min(axis=-1)) * np.float32(0.5)
+        u -= middle[..., None]
+        u *= np.float32(0.5)
+        np.clip(u, -_LARGEST, _LARGEST, out=u)
+        return Electorate(np.exp(u), middle, weight, lean, tie)
+
+    def duels(self, pairs: Pairs, nu: Floats, bad: Floats) -> Floats:
+        """Return (n, c) the sum over folds of what their voters say of the pairs, float64.
+
+        Args:
+            nu, bad: (F, M, n, V).
+        """
+        n = self.s.shape[2]
+        if n == 1 and _COMPILED not in sys.modules:
+            return self._in_numpy(pairs, nu, bad)
+        from nasheval.nuisance.voters_compiled import duel_contexts, spread
+
+        total = np.zeros((n, len(pairs.column)))
+        work = _COST * self.weight.size * len(pairs.column)
+        spread(duel_contexts, n, work, self.s, nu, bad, self.weight, pairs.runs, total)
+        return total
+
+    def _in_numpy(self, pairs: Pairs, nu: Floats, bad: Floats) -> Floats:
+        folds, agents = len(self.s), self.s.shape[-1]
+        s = self.s.reshape(folds, -1, agents)
+        nu, bad, weight = (values.reshape(folds, -1, 1) for values in (nu, bad, self.weight))
+        left, right = s[..., pairs.left], s[..., pairs.right]
+        both = left * right
+        left *= left
+        right *= right
+        with np.errstate(over="ignore"):
+            both *= nu
+            margin = left - right
+            left += right
+            left += both
+            left += bad
+        margin /= left
+        margin *= weight
+        each = np.add.reduce(margin, axis=1)
+        return np.asarray(np.add.reduce(each.astype(np.float64), axis=0)[None])

@@ -1,0 +1,82 @@
+"""`Router`: the lottery at one context, as fast as a model can give it, for services that ask one at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from nasheval.arrays import Bools, Floats
+from nasheval.errors import InputError
+from nasheval.game.regularizers import Regularizer
+from nasheval.nuisance.learners import Features
+from nasheval.policy.availability import AmongAvailable
+from nasheval.policy.base import Policy, available
+from nasheval.policy.exact import ExactEquilibria
+from nasheval.policy.learned import LearnedEquilibria
+
+
+class Router:
+    """Answers about one context what the policy would, bit for bit, with all that does not depend on it done before.
+
+    A context of plain Python values (numbers, booleans, strings, None) takes no table. Anything else, and anything that
+    is wrong, goes through the policy, which parses it or says what is wrong.
+
+    Args:
+        policy: a fitted policy; one that is neither exact nor learned is asked as it is.
+    """
+
+    def __init__(self, policy: Policy) -> None:
+        self.policy, self.agents = policy, policy.agents
+        self._inner = policy.policy if isinstance(policy, AmongAvailable) else policy
+        self._exact = self._inner.exact if isinstance(self._inner, LearnedEquilibria) else self._inner
+        self._all = np.ones(len(self.agents), bool)
+        self._omega = self._fixed_terms()
+
+    def __call__(self, context: Any, *, agents: Sequence[str] | None = None) -> Floats:
+        """Return the lottery (K,) at one context.
+
+        Args:
+            context: {column: value}, or a vector where the log was built from an array.
+            agents: those that are up; the others get zero.
+        """
+        up = self._all if agents is None else available(self.agents, agents)
+        X = self._features(context)
+        here = None if X is None else self._candidates(context, up)
+        if X is None or here is None or self._omega is None:
+            return self.policy.predict_proba(_as_rows(context), agents=agents)[0]
+        assert isinstance(self._inner, ExactEquilibria | LearnedEquilibria)
+        return self._inner.lotteries(X, self._omega, here)[0]
+
+    def _fixed_terms(self) -> Regularizer | None:
+        """Return the regulariser of one game; None where it depends on the context, or the policy has none."""
+        if not isinstance(self._exact, ExactEquilibria):
+            return None
+        terms = self._exact.terms
+        if isinstance(terms.costs, Mapping) and any(isinstance(cost, str) for cost in terms.costs.values()):
+            return None
+        return terms.omega(terms.costs_at(self.agents, None), 1, len(self.agents))
+
+    def _features(self, context: Any) -> Features | None:
+        plain = isinstance(context, Mapping) or (isinstance(context, np.ndarray) and context.ndim == 1)
+        if not plain or not isinstance(self._exact, ExactEquilibria):
+            return None
+        return Features.of_one(self._exact.encoder, context)
+
+    def _candidates(self, context: Any, up: Bools) -> Bools | None:
+        """Return (K,) who may win there; None where the value that says so is not plain text."""
+        if not isinstance(self.policy, AmongAvailable):
+            return up
+        value = context.get(self.policy.column, 0) if isinstance(context, Mapping) else 0
+        return self.policy.among(value, up) if value is None or isinstance(value, str) else None
+
+
+def _as_rows(context: Any) -> Any:
+    """Return one context in a form that policies take, a table of one row."""
+    if isinstance(context, Mapping):
+        return [dict(context)]
+    vector = np.asarray(context)
+    if vector.ndim != 1 or vector.dtype.kind not in "fiub":
+        raise InputError(f"context is a {type(context).__name__}; accepted is one {{column: value}}, or one vector.")
+    return vector[None]
