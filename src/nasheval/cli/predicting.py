@@ -1,4 +1,4 @@
-"""`nasheval predict` and `nasheval route`: lotteries at new contexts."""
+"""`nasheval predict`: lotteries at new contexts."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from nasheval.cli.options import FORMAT, MODEL, Format, grouped, split
+from nasheval.cli.options import MODEL, Format, grouped, split
 from nasheval.cli.printing import console, escaped, print_csv, print_json, tell
 from nasheval.cli.reading import chosen_rows, joined
 from nasheval.errors import InputError
@@ -135,94 +135,3 @@ def _write(answers: pa.Table, file: BinaryIO, ending: str) -> None:
             file.write(json.dumps(answers.to_pylist(), default=str).encode())
         case _:
             file.writelines((json.dumps(row, default=str) + "\n").encode() for row in answers.to_pylist())
-
-
-@grouped
-def route(
-    model: MODEL,
-    prompt: Annotated[str | None, typer.Option(help="The prompt to route.")] = None,
-    set: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A context column and its value, as language=de; as often as needed."),
-    ] = None,
-    agents: AGENTS = "",
-    budget: BUDGET = None,
-    cost_weight: WEIGHT = None,
-    draw: Annotated[int | None, typer.Option(help="Draw the agent from the lottery with this seed.", min=0)] = None,
-    format: FORMAT = "table",
-) -> None:
-    """Choose an agent for one prompt or context.
-
-    It prints the lottery, the winner set, and the most probable agent. Columns that are not given are taken as missing.
-    Where a winner was never compared with a rival, it says so; in JSON these rivals are "bridged" (connected through
-    other agents) or "unknown" (nothing connects them).
-
-    Examples:
-
-      nasheval route model/ --prompt "Schreibe ein Haiku" --set language=de
-
-      nasheval route model/ --set lanes_count=3 --set vehicles_density=1.2 --agents fast,cautious --format json
-    """
-    from nasheval.estimator import load
-    from nasheval.policy.availability import candidates
-    from nasheval.policy.choosing import WINNER, choose, winner_sets
-    from nasheval.scoring.explain import rivals_not_met, winner_notes
-
-    loaded = load(model)
-    context = _one_context(loaded, prompt, set or [])
-    lottery = loaded.predict_proba(context, **_changes(loaded, agents, budget, cost_weight))
-    [chosen] = choose(lottery, loaded.agents_, context, seed=draw)
-    [winners] = winner_sets(lottery, loaded.agents_)
-    shares = {name: float(share) for name, share in zip(loaded.agents_, lottery[0], strict=True)}
-    up = candidates(loaded.policy_, context, split(agents) or None)
-    if format == "json":
-        unmet = rivals_not_met(loaded.stage1_.status, lottery > WINNER, up)
-        bridged, unknown = ([name for name, on in zip(loaded.agents_, rows[0], strict=True) if on] for rows in unmet)
-        unseen = {"bridged": bridged, "unknown": unknown}
-        print_json({"agent": chosen, "winners": winners, "lottery": shares, **unseen})
-    else:
-        ranked = sorted(winners, key=lambda name: -shares[name])
-        _print_route(chosen, ranked, shares)
-        for line in winner_notes(loaded.stage1_, loaded.payoff(context)[0], ranked, up[0]):
-            console().print(escaped(line), soft_wrap=True)
-
-
-def _one_context(model: NashEval, prompt: str | None, settings: list[str]) -> pa.Table:
-    """Return a table of one row: the columns that the model knows, missing where they are not given."""
-    import pyarrow as pa
-
-    encoder, values = model.stage1_.encoder, {}
-    for text in settings:
-        name, equals, value = text.partition("=")
-        if not equals or not name:
-            raise InputError(f"--set is {text!r}; accepted is column=value, such as language=de.")
-        values[name.strip()] = value.strip()
-    if prompt is not None and encoder.text is None:
-        raise InputError("--prompt was given, but this model was fitted without prompts (--text); use --set.")
-    if prompt is not None:
-        values[str(encoder.text)] = prompt
-    names = [column.name for column in encoder.columns] + ([encoder.text] if encoder.text else [])
-    unknown = [name for name in values if name not in names]
-    if unknown:
-        raise InputError(f"--set names {unknown[0]!r}; the model knows {', '.join(names) or 'no context columns'}.")
-    absent = [name for name in names if name not in values]
-    if absent:
-        tell(f"Not given, taken as missing: {', '.join(absent)}.")
-    columns = {name: pa.array([values.get(name)], pa.string()) for name in names}
-    return pa.table(columns) if columns else pa.table({"": pa.nulls(1)}).select([])
-
-
-def _print_route(chosen: str, ranked: list[str], shares: dict[str, float]) -> None:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table("winners", "lottery")
-    table.columns[1].justify = "right"
-    for name in ranked:
-        table.add_row(Text(name), f"{shares[name]:.3f}")
-    if len(shares) > len(ranked):
-        rest = abs(1 - sum(shares[name] for name in ranked))
-        table.add_row(f"the {len(shares) - len(ranked)} others", f"{rest:.3f}", style="dim")
-    out = console()
-    out.print(table)
-    out.print(Text.assemble("chosen: ", (chosen, "bold green")))

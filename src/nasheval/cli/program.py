@@ -14,9 +14,10 @@ from nasheval.cli.checking import check, datasets_app
 from nasheval.cli.evaluating import evaluate
 from nasheval.cli.fitting import fit
 from nasheval.cli.leaderboard import leaderboard
-from nasheval.cli.predicting import predict, route
+from nasheval.cli.predicting import predict
 from nasheval.cli.printing import console, escaped
 from nasheval.cli.reporting import export, report
+from nasheval.cli.routing import route
 from nasheval.errors import Argument, ConvergenceError, MissingExtraError, NashEvalError
 
 _STATUS = {MissingExtraError: 3, ConvergenceError: 4}

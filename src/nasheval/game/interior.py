@@ -11,7 +11,8 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.game.compiled import compiled
 from nasheval.game.linear import dot, factor, substitute
-from nasheval.game.supports import CERTIFIED, Workspace, certified_on, settle, workspace
+from nasheval.game.single import CERTIFIED
+from nasheval.game.supports import Workspace, certified_on, settle, workspace
 
 _TRY_BELOW = 1e-3  # complementarity from which the interior method tries supports
 _END, _LIMIT = 1e-16, 100  # where the interior method stops: mean complementarity, iterations

@@ -57,7 +57,7 @@ def _sum(values: Floats) -> Floats:
 
 
 def _find_support(A: Floats, rho: float) -> tuple[Floats, Floats, Floats, int]:
-    """Pivot until the support is found, or the limit is reached; return the tableau T, q, the support and the pivots."""
+    """Pivot until the support is found, or the limit is reached; return the tableau T, q, the support and pivots."""
     K = len(A)
     s = int(_sum(A).argmax())
     T = (A[:, s] + rho)[:, None] - A + A[s]

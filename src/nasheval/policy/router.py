@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
 from nasheval.arrays import Bools, Floats
+from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import InputError
 from nasheval.game.regularizers import Regularizer
 from nasheval.nuisance.learners import Features
+from nasheval.payoff.second_stage import PayoffModel
 from nasheval.policy.availability import AmongAvailable
 from nasheval.policy.base import Policy, available
 from nasheval.policy.exact import ExactEquilibria
@@ -48,6 +51,37 @@ class Router:
             return self.policy.predict_proba(_as_rows(context), agents=agents)[0]
         assert isinstance(self._inner, ExactEquilibria | LearnedEquilibria)
         return self._inner.lotteries(X, self._omega, here)[0]
+
+    @property
+    def is_learned(self) -> bool:
+        """Whether a network answers."""
+        return isinstance(self._inner, LearnedEquilibria)
+
+    @property
+    def payoff(self) -> PayoffModel:
+        """A(x)."""
+        return self._estimated.payoff
+
+    @property
+    def encoder(self) -> ContextEncoder:
+        """Contexts -> features."""
+        return self._estimated.encoder
+
+    def features(self, contexts: object) -> Features:
+        """Encode any contexts."""
+        return Features.of(self.encoder, contexts)
+
+    def under(self, **terms: Any) -> Router:
+        """Return the router of the same games under another cost_weight or budget, which are solved exactly."""
+        exact = self._estimated
+        changed = replace(exact, terms=replace(exact.terms, **terms))
+        return Router(replace(self.policy, policy=changed) if isinstance(self.policy, AmongAvailable) else changed)
+
+    @property
+    def _estimated(self) -> ExactEquilibria:
+        if not isinstance(self._exact, ExactEquilibria):
+            raise InputError(f"The policy is a {type(self._exact).__name__}, which has no estimated game to ask about.")
+        return self._exact
 
     def _fixed_terms(self) -> Regularizer | None:
         """Return the regulariser of one game; None where it depends on the context, or the policy has none."""

@@ -12,12 +12,13 @@ from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
 from nasheval.notes import few
 from nasheval.nuisance.learners import Features
-from nasheval.payoff.bridging import STATUS_NAMES, Unseen
-from nasheval.payoff.drawing import plain
-from nasheval.payoff.stage1 import Stage1
+from nasheval.payoff.bridging import STATUS_NAMES, Unseen, pair_matrix
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+
+    from nasheval.payoff.second_stage import PayoffModel
+    from nasheval.payoff.stage1 import Stage1
 
 _NEAR = 50  # contexts that lend weight to the votes shown
 _NAMED = 3  # agents in a sentence
@@ -116,6 +117,8 @@ class Explanation:
         yield from (near, votes)
 
     def __str__(self) -> str:
+        from nasheval.payoff.drawing import plain
+
         return plain(self)
 
 
@@ -185,7 +188,7 @@ def rivals_not_met(status: Ints, won: Bools, up: Bools) -> tuple[Bools, Bools]:
     return ((won @ (status == BRIDGED)) & up, (won @ (status == UNKNOWN)) & up)
 
 
-def winner_notes(stage1: Stage1, payoff: Floats, winners: Sequence[str], up: Bools) -> Iterator[str]:
+def winner_notes(model: PayoffModel, payoff: Floats, winners: Sequence[str], up: Bools) -> Iterator[str]:
     """Say of each winner how many rivals it leads on votes, and with whom it was never compared.
 
     Args:
@@ -193,17 +196,18 @@ def winner_notes(stage1: Stage1, payoff: Floats, winners: Sequence[str], up: Boo
         winners: most probable first.
         up: (K,) the candidates.
     """
+    how = "bridged through others" if model.bridge is not None else "taken as a tie"
     for winner in winners[:_NAMED]:
-        a = stage1.agents.index(winner)
-        rivals, status = up & (np.arange(len(up)) != a), stage1.status[a]
+        a = model.agents.index(winner)
+        rivals, status = up & (np.arange(len(up)) != a), pair_matrix(model.status, len(up))[a]
         unmet = (np.flatnonzero(rivals & (status == code)) for code in (BRIDGED, UNKNOWN))
-        bridged, unknown = ([stage1.agents[rival] for rival in each] for each in unmet)
+        bridged, unknown = ([model.agents[rival] for rival in each] for each in unmet)
         if not bridged and not unknown:
             continue
         leads = int((rivals & (status == SEEN) & (payoff[a] > 0)).sum())
         note = f"{winner} leads {leads} of {int(rivals.sum())} rivals on votes"
         if bridged:
-            note += f"; it was never compared with {few(bridged, _NAMED)} ({_how_bridged(stage1)})"
+            note += f"; it was never compared with {few(bridged, _NAMED)} ({how})"
         if unknown:
             note += f"; nothing connects it with {few(unknown, _NAMED)} (no vote tells which is better)"
         yield note

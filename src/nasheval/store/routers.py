@@ -140,7 +140,9 @@ def _policy(manifest: dict[str, Any], files: Files) -> Policy:
         _check(arrays, len(agents))
     n_jobs = cpu_count() or 1
     widths = len(encoder.feature_names("trees")), len(encoder.feature_names("network"))
-    models = _outcome(manifest, files, arrays, widths, n_jobs) if "pair" in arrays or "bridge.agents" in arrays else None
+    models = (
+        _outcome(manifest, files, arrays, widths, n_jobs) if "pair" in arrays or "bridge.agents" in arrays else None
+    )
     plugin = None
     if "pair" in arrays and models is not None:
         aggregator = decode(stage["aggregator"])
@@ -169,7 +171,9 @@ def _outcome(
     if entry["kind"] == "voters":
         saved = files.parsed("outcome.safetensors", tensors_of)
         with reading(files.folder / "outcome.safetensors"):
-            questions = tuple(Question(size, form, Kind(kind), *tie) for size, form, kind, *tie in saved["questions"].tolist())
+            questions = tuple(
+                Question(size, form, Kind(kind), *tie) for size, form, kind, *tie in saved["questions"].tolist()
+            )
             menus = _menus(saved["menu_offsets"], saved["menu_agents"], K, saved["menu_forms"])
         probes = _probes(arrays, "probes", K) if "probes.agents" in arrays else probes
     elif len(arrays["pair"]):
@@ -226,7 +230,11 @@ def _check(arrays: Mapping[str, Array], K: int) -> None:
         raise ValueError("'status' is not one of three per pair of agents")
     for name in ("pair", "bridged"):
         within = arrays.get(name, np.zeros(0, np.int64))
-        if within.dtype.kind != "i" or within.ndim != 1 or (len(within) and not 0 <= within.min() <= within.max() < pairs):
+        if (
+            within.dtype.kind != "i"
+            or within.ndim != 1
+            or (len(within) and not 0 <= within.min() <= within.max() < pairs)
+        ):
             raise ValueError(f"{name!r} names something other than pairs of agents")
     if "pair" in arrays and arrays["weight"].shape != arrays["pair"].shape:
         raise ValueError("'weight' has not one number per column")
