@@ -20,13 +20,15 @@ Activation = Literal["sin", "relu", "silu"]
 # Weights (before, after), biases (after,), both with a leading axis of models or none, and the activation that follows.
 Layer = tuple[Any, Any, Activation]
 _RISE = 0.3  # share of the training over which the learning rate rises
+_ROWS = 1 << 18  # contexts squared at a time
 
 
 def to_device(values: Array, device: Any) -> Tensor:
-    """Return a copy of an array as a tensor on a device."""
+    """Return a copy of an array as a tensor on a device; what runs there does not wait for it."""
     import torch
 
-    return torch.from_numpy(np.array(values)).to(device)
+    values = torch.from_numpy(np.array(values))
+    return values if torch.device(device).type == "cpu" else values.pin_memory().to(device, non_blocking=True)
 
 
 def one_cycle(progress: float) -> float:
@@ -41,7 +43,8 @@ def spread_of(x: Floats, relevance: Floats | float = 1.0) -> float:
 
     It is at least 0.001, and 1 without contexts: Fourier features divide by it.
     """
-    square = (x.astype(np.float64) ** 2).mean(axis=0) @ np.broadcast_to(relevance, x.shape[1]) ** 2 if len(x) else 1.0
+    sums = [(x[start : start + _ROWS].astype(np.float64) ** 2).sum(axis=0) for start in range(0, len(x), _ROWS)]
+    square = sum(sums) / len(x) @ np.broadcast_to(relevance, x.shape[1]) ** 2 if len(x) else 1.0
     return max(float(np.sqrt(square)), 1e-3)
 
 

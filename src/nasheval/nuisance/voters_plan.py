@@ -19,6 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 
@@ -34,6 +35,7 @@ VOTERS = (1, 2, 4, 8)
 FEW = 1_000  # contexts up to which a fold has several members
 _FEW_ANSWERS = 2_000  # answers up to which, with few contexts, every rung is trained in full
 _TRIAL_FIT, _TRIAL_CHECK, _TRIAL_EPOCHS = 2_048, 2_048, 12
+_MOST_CHECKED = 1 << 16  # contexts that a model leaves out to choose its epoch; more would tell nothing more
 _EARNED = 0.003  # share of the held-out loss by which a rung must be better than the one below it
 _PROOF, _PROOF_FEW = 0.001, 0.01  # what relevance must earn, and where every rung is in full: 300 answers mislead
 _TRIAL_SHARE = 0.15  # of the progress bar, a ladder's
@@ -71,15 +73,14 @@ def splits(train: Bools, unit: Ints, members: int, seed: int) -> list[tuple[Ints
     """
     pairs: list[tuple[Ints, Ints]] = []
     for fold, rows in enumerate(train):
-        order = np.random.default_rng((seed, 1, fold)).permutation(np.unique(unit[rows]))
-        count = members if members > 1 else 10 if rows.sum() >= 5_000 else 5
         contexts = np.flatnonzero(rows)
-        sorter = np.argsort(unit[contexts], kind="stable")
-        blocks = []  # contexts of some units each, in the order of these
-        for units in np.array_split(order, count):
-            first, last = (np.searchsorted(unit[contexts], units, side, sorter=sorter) for side in ("left", "right"))
-            blocks.append(contexts[sorter[runs(first, last - first)]])
-        pairs += [(np.concatenate(blocks[:i] + blocks[i + 1 :]), blocks[i]) for i in range(members)]
+        alone = max(10 if len(contexts) >= 5_000 else 5, ceil(len(contexts) / _MOST_CHECKED))
+        count = members if members > 1 else alone
+        names, place = np.unique(unit[contexts], return_inverse=True)
+        sorter, sizes = np.argsort(place, kind="stable"), np.bincount(place)
+        order, first = np.random.default_rng((seed, 1, fold)).permutation(len(names)), np.cumsum(sizes) - sizes
+        dealt = [contexts[sorter[runs(first[units], sizes[units])]] for units in np.array_split(order, count)]
+        pairs += [(np.concatenate(dealt[:i] + dealt[i + 1 :]), dealt[i]) for i in range(members)]
     return pairs
 
 
