@@ -10,7 +10,7 @@ import numpy as np
 
 from nasheval.arrays import Array, Bools, Floats, Ints, runs
 from nasheval.nuisance.learners import Advance, torch_threads
-from nasheval.nuisance.training import Tensor, one_cycle, spread_of, to_device
+from nasheval.nuisance.training import Adam, Tensor, one_cycle, spread_of, to_device
 from nasheval.nuisance.voters_likelihood import log_likelihood
 from nasheval.nuisance.voters_network import DECAYED, FIXED, Shape, forward, initial, pooled_only
 from nasheval.nuisance.voters_records import Kind, Question, Table
@@ -145,7 +145,7 @@ class _Trainer:
         self.check_count = np.array([records[t.check].sum() for t in tasks])
         fit_mass = np.maximum([mass[t.fit].sum() for t in tasks], 1e-12)
         self.scale = self._put((self.steps / fit_mass).astype(np.float32))
-        self.optimiser = torch.optim.Adam(self.free.values(), lr=_RATE, betas=(0.9, 0.99), fused=True)
+        self.optimiser = Adam(self.free.values(), betas=(0.9, 0.99))
 
     def _put(self, values: Array) -> Tensor:
         return to_device(values, self.device)
@@ -209,8 +209,7 @@ class _Trainer:
         import torch
 
         rate = _RATE * one_cycle(progress)
-        self.optimiser.param_groups[0]["lr"] = rate
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.forget()
         total = torch.zeros((), device=self.device)
         for losses, model in self._answers(batch, self.p):
             total = total + (losses * self.scale[model]).sum()
@@ -219,7 +218,7 @@ class _Trainer:
         if total.requires_grad:
             total.backward()
             self._clip()
-            self.optimiser.step()
+            self.optimiser.step(rate)
             with torch.no_grad():
                 for name, p in self.free.items():
                     if name.startswith(DECAYED):
