@@ -6,13 +6,12 @@ The rule, by the number of comparisons a model learns from (a record of s agents
     up to 2,000     64                  up to 1,000  5 (each leaves out a fifth), n / 32 (32 comparisons or more), 30
     up to 50,000    128                 more         1 (leaves out a tenth; a fifth below 5,000), n / 32 up to 512,
     more            128, 128                         10 at 16,000 contexts and as 1 / sqrt(n) otherwise, 6 to 30
-                                        400,000 on   1 (leaves out 65,536 at most), n / 800 up to 8,192,
-                                                     6 at 400,000 contexts and as 1 / sqrt(n) from there, 3 at least
+                                        400,000 on   1 (leaves out 65,536 at most), n / 800 up to 8,192, 6
 
 Weight decay, then the relevance of the inputs, then the number of voters, then the names of voters climb a ladder and
 stay where the held-out likelihood is best; `docs/method.md` says why. All folds follow one choice: that is the few
 numbers of a recipe's worth of leakage. With up to 1,000 contexts and 2,000 answers, every rung is one member of each
-fold, trained in full, and the relevance of inputs is each fold's own. With more, a rung is a trial on at most 2,048
+fold, trained for 256 steps, and the relevance of inputs is each fold's own. With more, a rung is a trial on at most 2,048
 contexts of the first fold's, for 12 epochs. The weight decay found there is scaled by the share of contexts tried,
 because what more data can tell needs less shrinking.
 """
@@ -35,9 +34,9 @@ from nasheval.nuisance.voters_train import Data, Recipe, Schedule, Task, Trained
 DECAYS = (0.05, 0.3, 1.0, 3.0, 10.0)
 VOTERS = (1, 2, 4, 8)
 FEW = 1_000  # contexts up to which a fold has several members
-_MANY = 400_000  # contexts from which on steps are larger and epochs fewer
+_MANY = 400_000  # contexts from which on steps are larger
 _FEW_ANSWERS = 2_000  # answers up to which, with few contexts, every rung is trained in full
-_TRIAL_FIT, _TRIAL_CHECK, _TRIAL_EPOCHS = 2_048, 2_048, 12
+_TRIAL_FIT, _TRIAL_CHECK, _TRIAL_EPOCHS, _TRIAL_STEPS = 2_048, 2_048, 12, 256
 _MOST_CHECKED = 1 << 16  # contexts that a model leaves out to choose its epoch; more would tell nothing more
 _EARNED = 0.003  # share of the held-out loss by which a rung must be better than the one below it
 _PROOF, _PROOF_FEW = 0.001, 0.01  # what relevance must earn, and where every rung is in full: 300 answers mislead
@@ -55,20 +54,18 @@ def hidden_for(comparisons: float) -> tuple[int, ...]:
 
 
 def batch_for(contexts: int, comparisons: float) -> int:
-    """Return the contexts per step, a power of two: about 32 steps per epoch, 800 from 16,000 contexts on.
+    """Return the contexts per step, a power of two: about 32 steps per epoch; 32 comparisons or more, 512 at most.
 
-    That is 32 comparisons or more, and 8,192 contexts at most.
+    From 400,000 contexts on 800 steps per epoch are enough, and larger ones cost less: 8,192 contexts at most.
     """
-    least = 2.0 ** np.ceil(np.log2(np.clip(32 * contexts / max(comparisons, 1), 1, 32)))
     if contexts > _MANY:
         return int(min(2.0 ** np.round(np.log2(contexts / 800)), 8_192))
+    least = 2.0 ** np.ceil(np.log2(np.clip(32 * contexts / max(comparisons, 1), 1, 32)))
     return int(np.clip(2.0 ** np.round(np.log2(max(contexts, 1) / 32)), least, 512))
 
 
 def epochs_for(contexts: int) -> int:
-    """Return the epochs: 30 up to about 1,800 contexts, 10 at 16,000, 6 from 44,000 to 400,000, 3 from 1,600,000 on."""
-    if contexts > _MANY:
-        return max(3, round(6 * (_MANY / contexts) ** 0.5))
+    """Return the epochs: 30 up to about 1,800 contexts, 10 at 16,000, 6 from 44,000 on."""
     return int(np.clip(round(10 * (16_000 / max(contexts, 1)) ** 0.5), 6, 30))
 
 
@@ -183,16 +180,22 @@ class Workshop:
     ) -> tuple[Shape, Trained]:
         """Train every rung of some rows' ladders, [row][rung]; a row is one member of one fold; tasks by rung, row."""
         tasks = [
-            self._task(rung * self.folds + row // self.members, row, recipe, trial)
+            self._task(rung if trial else row // self.members, row, recipe, trial)
             for rung, rungs in enumerate(zip(*ladders, strict=True))
             for row, (recipe, _) in zip(rows, rungs, strict=True)
         ]
         data = self.named if self.named and any(task.recipe.named for task in tasks) else self.data
         inputs, agents, ties = self.data.x.shape[1], self.pooled.shape[1], self.tie.shape[1]
         shape = Shape(inputs, agents, max(task.recipe.voters for task in tasks), self.hidden, ties)
-        epochs = min(self.schedule.epochs, _TRIAL_EPOCHS) if trial and not self.few else self.schedule.epochs
-        schedule = replace(self.schedule, epochs=epochs)
+        schedule = replace(self.schedule, epochs=self._trial_epochs) if trial else self.schedule
         return shape, train(data, tasks, shape, schedule, lambda done: self.effort.advance(done * share))
+
+    @property
+    def _trial_epochs(self) -> int:
+        """Those of a rung; on a small log as many as make 256 steps."""
+        steps = max(len(fit) for fit, _ in self.splits) / self.schedule.batch
+        least = ceil(_TRIAL_STEPS / max(steps, 1)) if self.few else 0
+        return min(self.schedule.epochs, max(_TRIAL_EPOCHS, least))
 
     def _task(self, group: int, row: int, recipe: Recipe, trial: bool) -> Task:
         fit, check = self.splits[row]
