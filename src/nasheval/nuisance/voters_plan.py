@@ -11,9 +11,9 @@ The rule, by the number of comparisons a model learns from (a record of s agents
 Weight decay, then the relevance of the inputs, then the number of voters, then the names of voters climb a ladder and
 stay where the held-out likelihood is best; `docs/method.md` says why. All folds follow one choice: that is the few
 numbers of a recipe's worth of leakage. With up to 1,000 contexts and 2,000 answers, every rung is one member of each
-fold, trained for 256 steps, and the relevance of inputs is each fold's own. With more, a rung is a trial on at most 2,048
-contexts of the first fold's, for 12 epochs. The weight decay found there is scaled by the share of contexts tried,
-because what more data can tell needs less shrinking.
+fold, trained for 256 steps, and the relevance of inputs is each fold's own. With more, a rung is a trial on at most
+2,048 contexts of the first fold's, for 12 epochs. The weight decay found there is scaled by the share of contexts
+tried, because what more data can tell needs less shrinking.
 """
 
 from __future__ import annotations
