@@ -41,6 +41,7 @@ BENCHMARKS = {
     "ingest": "time and memory of reading ten million votes",
     "arena-scale": "time and memory of fitting an arena release",
     "memory": "memory of pseudo-outcomes for many contexts and pairs",
+    "device": "stages of a fit, and an accelerator against the processor",
     "commands": "whether the command lines of docs/cli.md work on their data",
     "highway-log": "what is in the bundled MO-Highway log",
 }

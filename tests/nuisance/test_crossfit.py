@@ -134,12 +134,13 @@ def fit_of(log, outcome=Tagged, propensity=Tagged, folds=3, **options):
     return NuisanceFit(log, plain_features(log), fold, outcome(columns), propensity(menus), **options)
 
 
-@pytest.mark.parametrize("models", [Tagged, TaggedCells])
+@pytest.mark.parametrize(("models", "n_jobs"), [(Tagged, 1), (TaggedCells, 1), (TaggedCells, 3)])
 @pytest.mark.parametrize("cells", [1, 50, 1 << 23])
-def test_every_verdict_and_record_gets_its_own_prediction(models, cells, monkeypatch):
+def test_every_verdict_and_record_gets_its_own_prediction(models, n_jobs, cells, monkeypatch):
     monkeypatch.setattr(module, "_CELLS", cells)
+    monkeypatch.setattr(module, "_BLOCK", cells)
     log = log_of()
-    fit = fit_of(log, models, models)
+    fit = fit_of(log, models, models, n_jobs=n_jobs)
     x = fit.X.trees[:, 0].astype(float)
     for record in range(log.n_records):
         context, menu = log.context_of[record], log.menus.of_record[record]

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import gamma, poisson
 
 from nasheval.contexts.encoder import ContextEncoder
+from nasheval.nuisance import cuts as cuts_module
 from nasheval.nuisance.cuts import cuts
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.strata import Shrinkage, Strata, _table, menu_shares
@@ -29,8 +30,20 @@ def test_cuts_of_columns():
     assert set(found) == {("few", 3), ("many", 5), ("word", 4)}
     assert np.bincount(found["many", 5].codes(X)).tolist() == [25, 25, 25, 25]
     assert found["few", 3].codes(X)[:4].tolist() == [0, 1, 0, 1]
+    rows = np.array([7, 3, 99, 3])
+    assert all((cut.codes(X, rows) == cut.codes(X)[rows]).all() for cut in found.values())
     elsewhere = Features(np.full((1, 4), np.nan, np.float32), X.network[:1], X.categorical, X.names)
     assert [cut.codes(elsewhere)[0] for cut in found.values()] == [cut.size - 1 for cut in found.values()]
+
+
+def test_quantiles_of_many_contexts_are_those_of_some(monkeypatch):
+    log = duel_log([(0, 1)] * 1_000, 2, {"many": np.arange(1_000.0)})
+    X = Features.of(ContextEncoder.fit(log.contexts), log.contexts)
+    (whole,) = cuts(log, X, (4,))
+    monkeypatch.setattr(cuts_module, "_MOST_CONTEXTS", 100)
+    (some,) = cuts(log, X, (4,))
+    assert some.edges == pytest.approx(whole.edges, abs=10.0)
+    assert not np.array_equal(some.edges, whole.edges)
 
 
 def test_even_shrinkage_by_hand():

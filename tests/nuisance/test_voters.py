@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import permutations
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 import nasheval as ne
 from nasheval.errors import InputError
+from nasheval.nuisance import voters
 from nasheval.nuisance.crossfit import make_folds
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters import VoterModels, Voters
@@ -67,6 +69,20 @@ def test_predictions_are_the_voters_mean_answers(case):
                 assert found[i, c] == pytest.approx(expected[j, k], abs=1e-4)
 
 
+def assert_cells_are_predictions(models, log, X):
+    rng = np.random.default_rng(0)
+    rows, columns = rng.integers(len(X), size=500), rng.integers(len(log.menus.columns), size=500)
+    found = models.cells(X, 1, rows, columns)
+    np.testing.assert_allclose(found, models.predict(X, 1)[rows, columns], atol=1e-6)
+
+
+@pytest.mark.parametrize("held", [64, 1 << 21])
+def test_single_cells_are_those_of_all_predictions(case, held, monkeypatch):
+    monkeypatch.setattr(voters, "_CELLS", held)
+    _, log, X, train = case
+    assert_cells_are_predictions(fitted(log, X, train, replace(QUICK, epochs=1, members=2)), log, X)
+
+
 def test_a_fold_never_sees_what_it_is_to_predict(case):
     modality, log, X, train = case
     changed = ne.SyntheticWorld(seed=70).feedback(modality, voters=1, n=400)  # other answers, same contexts
@@ -116,8 +132,10 @@ def test_ties_both_bad_and_mixed_forms_in_one_log():
     partitions = [part for group in said for part in group]
     log = ne.Feedback.from_partitions(rng.normal(size=(len(partitions), 2)), partitions)
     X = features(log)
-    found = fitted(log, X, folds(log)).predict(X, 0)
-    assert isinstance(fitted(log, X, folds(log)), VoterModels)
+    models = fitted(log, X, folds(log))
+    found = models.predict(X, 0)
+    assert isinstance(models, VoterModels)
+    assert_cells_are_predictions(models, log, X)
     assert np.isfinite(found).all()
     assert np.abs(found).max() <= 1
 

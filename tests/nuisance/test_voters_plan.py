@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nasheval as ne
+from nasheval.nuisance import training, voters_plan
 from nasheval.nuisance.crossfit import make_folds
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters import Voters
 from nasheval.nuisance.voters_network import slopes_of
 from nasheval.nuisance.voters_plan import batch_for, epochs_for, hidden_for, splits
 from nasheval.nuisance.voters_records import questions_of, tables_of
+from nasheval.nuisance.voters_train import _batches
 
 ALL = slice(None)
 
@@ -96,10 +101,81 @@ def test_progress_ends_at_one():
 
 
 def test_the_rules_grow_with_the_log():
-    assert [hidden_for(n) for n in (100, 10_000, 100_000, 1_000_000)] == [(64,), (128,), (128, 128), (256, 256)]
-    assert [batch_for(n, n) for n in (10, 3_000, 16_000, 10**6)] == [32, 128, 512, 512]
+    assert [hidden_for(n) for n in (100, 10_000, 100_000, 10**7)] == [(64,), (128,), (128, 128), (128, 128)]
+    assert [batch_for(n, n) for n in (10, 3_000, 16_000, 400_000, 800_000, 10**7)] == [32, 128, 512, 512, 1024, 8192]
     assert [batch_for(200, 200 * each) for each in (1, 3, 80)] == [32, 16, 8]
     assert [epochs_for(n) for n in (10, 16_000, 10**6)] == [30, 10, 6]
+
+
+def test_a_small_log_trains_all_members_once(monkeypatch):
+    trained, train = [], voters_plan.train
+
+    def counted(data, tasks, *rest):
+        trained.append(tasks)
+        return train(data, tasks, *rest)
+
+    monkeypatch.setattr(voters_plan, "train", counted)
+    log = ne.SyntheticWorld(seed=70).feedback("pairwise", voters=3, n=60)
+    models, _ = fitted(log)
+    assert [len(tasks) for tasks in trained] == [5 * 2, 3 * 2, 4 * 2, 5 * 2]  # rungs x folds, then members x folds
+    assert len({task.group for task in trained[0]}) == 5  # the folds of a rung share their epoch
+    assert [task.group for task in trained[-1]] == [0] * 5 + [1] * 5
+    assert len(set(models.n_voters)) == 1
+
+
+def test_of_many_contexts_few_choose_the_epoch(monkeypatch):
+    monkeypatch.setattr(voters_plan, "_MOST_CHECKED", 500)
+    ((fit, check),) = splits(np.ones((1, 20_000), bool), np.arange(20_000), 1, seed=0)
+    assert len(check) == 500
+    assert sorted([*fit, *check]) == list(range(20_000))
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.integers(0, 9), min_size=1, max_size=4), st.integers(1, 5), st.integers(0, 99))
+def test_batches_deal_contexts_with_all_their_records(lengths, steps, seed):
+    """Against np.array_split, and every record of every context written out."""
+    rng = np.random.default_rng(seed)
+    offsets = np.concatenate([[0], np.cumsum(rng.integers(0, 4, 12))])
+    table = SimpleNamespace(offsets=offsets)
+    contexts = [rng.permutation(12)[:length] for length in lengths]
+    batches = list(_batches(contexts, steps, [table]))
+    assert len(batches) == steps
+    for step, (grid, ((rows, records),)) in enumerate(batches):
+        expected = [
+            (model * grid.shape[1] + place, record)
+            for model, mine in enumerate(contexts)
+            for place, context in enumerate(np.array_split(mine, steps)[step])
+            for record in range(offsets[context], offsets[context + 1])
+        ]
+        assert list(zip(rows.tolist(), records.tolist(), strict=True)) == expected
+        for model, mine in enumerate(contexts):
+            dealt = np.array_split(mine, steps)[step]
+            assert grid[model, : len(dealt)].tolist() == dealt.tolist()
+
+
+def test_the_spread_of_contexts_is_summed_in_chunks(monkeypatch):
+    x, relevance = np.random.default_rng(0).normal(size=(1_000, 3)).astype(np.float32), np.array([1.0, 0.5, 2.0])
+    monkeypatch.setattr(training, "_ROWS", 64)
+    assert training.spread_of(x, relevance) == pytest.approx(np.sqrt(((x * relevance) ** 2).sum(axis=1).mean()))
+
+
+def test_adam_is_that_of_pytorch():
+    import torch
+
+    start = torch.from_numpy(np.random.default_rng(0).normal(size=(4, 5)).astype(np.float32))
+    ours, theirs, idle = (start.clone().requires_grad_() for _ in range(3))
+    mine, other = training.Adam([ours, idle], (0.9, 0.99)), torch.optim.Adam([theirs], betas=(0.9, 0.99), fused=True)
+    for step in range(4):
+        rate = 0.1 / (1 + step)
+        for p in (ours, theirs):
+            p.grad = None if step == 2 else torch.sin(p.detach() + step)
+        mine.step(rate)
+        other.param_groups[0]["lr"] = rate
+        other.step()
+    assert torch.equal(ours, theirs)
+    assert torch.equal(idle, start)
+    mine.forget()
+    assert ours.grad is None
 
 
 def test_every_member_leaves_out_contexts_of_its_own():

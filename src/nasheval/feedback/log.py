@@ -106,6 +106,11 @@ class Feedback:
         return self.sole_voters if SEVERAL <= voters < self.n_contexts else np.arange(self.n_contexts)
 
     @cached_property
+    def n_units(self) -> int:
+        """Number of units."""
+        return len(np.unique(self.units))
+
+    @cached_property
     def menus(self) -> MenuCatalogue:
         """The menu catalogue Q."""
         return catalogue(self.records, self.n_agents)

@@ -12,12 +12,13 @@ from scipy.sparse import csr_array, vstack
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
-from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner, RecordModels
+from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner, RecordModels, run_all
 from nasheval.nuisance.strata import raw_shares
 
 FLOOR = 0.05  # of the share of a menu, below which estimated propensities are raised
 _CELLS = 1 << 23  # predictions held at a time
 _CLIP_CELLS = 1 << 20  # propensities compared with the floors at a time
+_BLOCK = 1 << 17  # single predictions that one thread makes at a time
 
 
 def make_folds(log: Feedback, folds: int = 5, *, seed: int = 0) -> Ints:
@@ -56,6 +57,7 @@ class NuisanceFit:
         fold: (n_contexts,) the fold of each context.
         outcome_models: mu, one model per fold.
         propensity_models: e, one model per fold.
+        n_jobs: threads that predict them at the log's records.
     """
 
     log: Feedback
@@ -63,6 +65,7 @@ class NuisanceFit:
     fold: Ints
     outcome_models: FoldModels
     propensity_models: FoldModels
+    n_jobs: int = 1
 
     @property
     def n_folds(self) -> int:
@@ -156,9 +159,14 @@ class NuisanceFit:
         """Return (cells,) out-of-fold predictions at contexts context[i] and columns column[i]."""
         values, fold = np.empty(len(context)), self.fold[context]
         if isinstance(models, CellModels):
-            for number in range(self.n_folds):
-                rows = np.flatnonzero(fold == number)
-                values[rows] = models.cells(self.X, number, context[rows], column[rows])
+            from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+
+            def predict(rows: Ints) -> None:
+                values[rows] = models.cells(self.X, int(fold[rows[0]]), context[rows], column[rows])
+
+            blocks = [rows for number in range(self.n_folds) for rows in _blocks(np.flatnonzero(fold == number))]
+            with threadpool_limits(1 if self.n_jobs > 1 else None, "blas"):
+                run_all(predict, blocks, max(1, len(blocks)), Effort(n_jobs=self.n_jobs))
             return values
         for contexts, predicted in self.out_of_fold(models, width):
             place = np.full(self.log.n_contexts, -1)
@@ -166,6 +174,11 @@ class NuisanceFit:
             rows = np.flatnonzero(place[context] >= 0)
             values[rows] = predicted[place[context[rows]], column[rows]]
         return values
+
+
+def _blocks(rows: Ints) -> list[Ints]:
+    """Return rows in blocks of so many as one thread predicts at a time."""
+    return [rows[start : start + _BLOCK] for start in range(0, len(rows), _BLOCK)]
 
 
 def crossfit(
@@ -178,4 +191,5 @@ def crossfit(
     """
     train: Bools = np.arange(int(fold.max()) + 1)[:, None] != fold[None, :]
     half = (effort or Effort()).share(0.5)
-    return NuisanceFit(log, X, fold, outcome.fit(log, X, train, half), propensity.fit(log, X, train, half))
+    models = outcome.fit(log, X, train, half), propensity.fit(log, X, train, half)
+    return NuisanceFit(log, X, fold, *models, half.n_jobs)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints, readonly
+from nasheval.arrays import Floats, Ints, readonly
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Features
 
 FEW_VALUES = 20  # a column of numbers with no more is cut into its values
 _MOST_LEVELS = 64  # categories with more are left alone; an encoder keeps 50, "other" and "missing"
 _MOST_COLUMNS = 24
+_MOST_CONTEXTS = 1 << 18  # of which values and quantiles are taken, evenly over the log where it has more
 _KNOTS = 5  # of the curve in a number
 
 
@@ -38,9 +39,9 @@ class Cut:
         """Number of strata; the last one holds what is missing or was never seen."""
         return len(self.edges) + (1 if self.exact else 2)
 
-    def codes(self, X: Features) -> Ints:
-        """Return (n,) the stratum of each context."""
-        value = X.trees[:, self.column]
+    def codes(self, X: Features, rows: Ints | None = None) -> Ints:
+        """Return (n,) the stratum of each context, or of those in some rows."""
+        value = X.trees[:, self.column] if rows is None else X.trees[rows, self.column]
         if not self.exact:
             return np.where(np.isnan(value), self.size - 1, np.searchsorted(self.edges, value, side="right"))
         place = np.searchsorted(self.edges, value)
@@ -72,17 +73,18 @@ def cuts(log: Feedback, X: Features, bins: tuple[int, ...], *, categories: bool 
     """
     text = {c for c, name in enumerate(X.names) if log.text is not None and name.startswith("text_")}
     columns = [c for c in range(X.trees.shape[1]) if c not in text and (categories or c not in X.categorical)]
-    used = np.diff(log.context_offsets) > 0
+    used = np.flatnonzero(np.diff(log.context_offsets) > 0)
+    used = used[:: max(1, -(-len(used) // _MOST_CONTEXTS))]
     return tuple(cut for c in columns[:_MOST_COLUMNS] for cut in _of_column(X, c, bins, used))
 
 
-def _of_column(X: Features, column: int, bins: tuple[int, ...], used: Bools) -> Iterator[Cut]:
+def _of_column(X: Features, column: int, bins: tuple[int, ...], used: Ints) -> Iterator[Cut]:
     name = X.names[column] if X.names else f"column {column}"
     value = X.trees[used, column]
     value = value[~np.isnan(value)]
     levels = np.unique(value)
     if column in X.categorical or len(levels) <= FEW_VALUES:
-        if len(levels) + bool(len(value) < used.sum()) > 1 and len(levels) <= _MOST_LEVELS:
+        if len(levels) + bool(len(value) < len(used)) > 1 and len(levels) <= _MOST_LEVELS:
             yield Cut(column, name, readonly(levels), exact=True)
         return
     for number in bins:

@@ -187,6 +187,11 @@ def cells_of(models: FoldModels, X: Features, fold: int, rows: Ints, columns: In
     """Return (cells,) predictions of any models at rows[i] of X and column columns[i]."""
     if isinstance(models, CellModels):
         return models.cells(X, fold, rows, columns)
+    return picked(models, X, fold, rows, columns)
+
+
+def picked(models: FoldModels, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
+    """Return (cells,) predictions at rows[i] of X and column columns[i], out of all predictions at these rows."""
     values = np.empty(len(rows))
     contexts, place = np.unique(rows, return_inverse=True)
     order, step = np.argsort(place, kind="stable"), 1 << 12

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -47,6 +48,7 @@ _CHUNK_CELLS = 1 << 19
 _ITERATIONS, _MORE_ITERATIONS = 20, 8
 _RANK = 3  # pair terms, where there are any
 _Form = Callable[[Features], Floats]  # from contexts to the features of a softmax
+_Strata = Callable[[Ints], Ints]  # from rows of contexts to those of the base's table
 _Loss = Callable[[Floats], tuple[float, Floats]]  # and its gradient
 
 
@@ -81,7 +83,8 @@ class AgentSoftmax:
 
         def draws(fold: int, cells: int) -> _Draws:
             rng = np.random.default_rng([effort.seed, fold])
-            return _draws(log, X, train[fold], lambda rows: _phi(rows, columns), self.base.strata(X, fold), cells, rng)
+            strata = partial(self.base.strata, X, fold)
+            return _draws(log, X, train[fold], lambda rows: _phi(rows, columns), strata, cells, rng)
 
         def fit_fold(fold: int) -> Slopes:
             zero, offset = _zero(_phi(X[:1], columns).shape[1], log.n_agents), np.log(self.base.shares[fold])
@@ -141,12 +144,14 @@ class AgentSoftmaxModels:
     penalty: float | None
 
     def predict(self, X: Features, fold: int) -> Floats:
-        """Return (n, M) probabilities, rows sum to one."""
+        """Return (n, M) float32 probabilities, rows sum to one."""
         slopes, phi = self.slopes[fold], _phi(X, self.cuts)
-        offset, stratum = np.log(self.base.shares[fold]), self.base.strata(X, fold)
-        terms = _terms(self.members, slopes.v)
-        logit = np.hstack([phi @ slopes.theta, phi @ slopes.w]) @ terms.T + offset[stratum]
-        return softmax(logit, axis=1).astype(np.float64)
+        logit = np.hstack([phi @ slopes.theta, phi @ slopes.w]) @ _terms(self.members, slopes.v).T
+        logit += np.log(self.base.shares[fold])[self.base.strata(X, fold)]
+        logit -= logit.max(axis=1, keepdims=True)
+        np.exp(logit, out=logit)
+        logit /= logit.sum(axis=1, keepdims=True)
+        return logit
 
 
 # -- data -------------------------------------------------------------------------------------------------------------
@@ -188,13 +193,13 @@ class _Draws:
 
 
 def _draws(
-    log: Feedback, X: Features, seen: Bools, form: _Form, stratum: Ints, cells: int, rng: np.random.Generator
+    log: Feedback, X: Features, seen: Bools, form: _Form, strata: _Strata, cells: int, rng: np.random.Generator
 ) -> _Draws:
-    """Return the records at some contexts, cells / M of them at random; stratum is (n_contexts,)."""
+    """Return the records at some contexts, cells / M of them at random."""
     records = sampled(records_of(log, seen), max(_FEWEST, cells // max(1, len(log.menus))), rng)
     context = log.context_of[records]
     menu, weight = log.menus.of_record[records].astype(np.int64), log.records.weights[records]
-    return _Draws(form(X[context]), stratum[context], menu, weight, log.units[context])
+    return _Draws(form(X[context]), strata(context), menu, weight, log.units[context])
 
 
 # -- the loss ---------------------------------------------------------------------------------------------------------
@@ -370,8 +375,7 @@ class Multinomial:
 
         def fit_fold(fold: int) -> Floats:
             rng = np.random.default_rng([effort.seed, fold])
-            strata = np.zeros(log.n_contexts, np.int64)
-            draws = _draws(log, X, train[fold], lambda rows: _inputs(rows, numbers), strata, _FIT_CELLS, rng)
+            draws = _draws(log, X, train[fold], lambda rows: _inputs(rows, numbers), np.zeros_like, _FIT_CELLS, rng)
             return _slopes(draws, offset[fold], rng)
 
         theta = run_all(fit_fold, range(len(train)), len(train), effort)

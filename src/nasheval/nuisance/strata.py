@@ -54,13 +54,13 @@ class Strata:
         """Choose columns and count the menus on each training set; see `Learner.fit`."""
         require_draws(log)
         candidates = cuts(log, X, _BINS)
-        codes = [cut.codes(X) for cut in candidates]
 
         def fit_fold(fold: int) -> tuple[tuple[tuple[int, Shrinkage], ...], Floats]:
             rng = np.random.default_rng([effort.seed, fold])
-            steps = _Search.of(log, train[fold], rng).steps(candidates, codes)
+            search = _Search.of(log, train[fold], rng)
+            steps = search.steps(candidates, [cut.codes(X, search.context) for cut in candidates])
             freer = [how if how.prior is None else Shrinkage(how.prior / _LESS) for _, how in steps]
-            columns = [(candidates[c].size, codes[c], how) for (c, _), how in zip(steps, freer, strict=True)]
+            columns = [(candidates[c].size, candidates[c].codes(X), h) for (c, _), h in zip(steps, freer, strict=True)]
             return steps, _table(log, train[fold], columns)
 
         chosen = run_all(fit_fold, range(len(train)), len(train), effort)
@@ -86,11 +86,11 @@ class StrataModels:
         count = Counter(name for fold in self.cuts for name in dict.fromkeys(cut.name for cut in fold))
         return tuple(name for name, times in count.most_common() if 2 * times > len(self.cuts))
 
-    def strata(self, X: Features, fold: int) -> Ints:
-        """Return (n,) the row of a fold's table for each context."""
-        stratum = np.zeros(len(X), np.int64)
+    def strata(self, X: Features, fold: int, rows: Ints | None = None) -> Ints:
+        """Return (n,) the row of a fold's table for each context, or for those in some rows."""
+        stratum = np.zeros(len(X) if rows is None else len(rows), np.int64)
         for cut in self.cuts[fold]:
-            stratum = stratum * cut.size + cut.codes(X)
+            stratum = stratum * cut.size + cut.codes(X, rows)
         return stratum
 
     def predict(self, X: Features, fold: int) -> Floats:
@@ -99,7 +99,7 @@ class StrataModels:
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
         """Return (cells,) the shares of menus columns[i] at rows[i] of X."""
-        return self.shares[fold][self.strata(X, fold)[rows], columns].astype(np.float64)
+        return self.shares[fold][self.strata(X, fold, rows), columns].astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -176,7 +176,7 @@ def half_record(log: Feedback) -> float:
 
     Half a voter's records where voters are held out whole and may share one menu.
     """
-    whole = log.n_contexts / max(1, len(np.unique(log.units)))
+    whole = log.n_contexts / max(1, log.n_units)
     usual = float(log.records.weights.mean()) if log.n_records else 1.0
     return 0.5 * whole * min(1.0, usual)
 
@@ -223,20 +223,20 @@ class _Search:
         return _Search(context, menu, weight, place, inner, half_record(log), len(log.menus))
 
     def steps(self, candidates: tuple[Cut, ...], codes: list[Ints]) -> tuple[tuple[int, Shrinkage], ...]:
-        """Return the candidates to use, by number, each with its shrinkage."""
+        """Return the candidates to use, by number, each with its shrinkage; given the codes of each at the records."""
         chosen: list[tuple[int, Shrinkage]] = []
         now = _Step.overall(self)
         for _ in range(_MOST_COLUMNS if len(self.menu) else 0):
             taken = {(candidates[c].column, candidates[c].size) for c, _ in chosen}
             tried = [
-                (*now.best_prior(self, codes[c][self.context], cut.size), c)
+                (*now.best_prior(self, codes[c], cut.size), c)
                 for c, cut in enumerate(candidates)
                 if (cut.column, cut.size) not in taken and now.table[0].size * cut.size <= _MOST_CELLS
             ]
             if not tried:
                 break
             _, prior, c = min(tried, key=lambda one: one[0])
-            code, size = codes[c][self.context], candidates[c].size
+            code, size = codes[c], candidates[c].size
             spikes = _SPIKES if now.table.size * size <= _SPIKE_CELLS else ()
             hows = [Shrinkage(prior), *(Shrinkage(None, q, a) for q, a in spikes)]
             best = min((now.next(self, code, size, how) for how in hows), key=lambda step: self.loss(step.share))

@@ -20,13 +20,48 @@ Activation = Literal["sin", "relu", "silu"]
 # Weights (before, after), biases (after,), both with a leading axis of models or none, and the activation that follows.
 Layer = tuple[Any, Any, Activation]
 _RISE = 0.3  # share of the training over which the learning rate rises
+_ROWS = 1 << 18  # contexts squared at a time
 
 
 def to_device(values: Array, device: Any) -> Tensor:
-    """Return a copy of an array as a tensor on a device."""
+    """Return a copy of an array as a tensor on a device; what runs there does not wait for it."""
     import torch
 
-    return torch.from_numpy(np.array(values)).to(device)
+    values = torch.from_numpy(np.array(values))
+    return values if torch.device(device).type == "cpu" else values.pin_memory().to(device, non_blocking=True)
+
+
+class Adam:
+    """Adam by PyTorch's fused step, which `torch.optim.Adam` makes too, after seconds of importing a compiler.
+
+    Args:
+        parameters: what is learned; one without a gradient stays as it is.
+        betas: of the running means of gradients and of their squares.
+    """
+
+    def __init__(self, parameters: Iterable[Tensor], betas: tuple[float, float]) -> None:
+        import torch
+
+        self.parameters, self.betas = list(parameters), betas
+        means = [[torch.zeros_like(p, requires_grad=False) for p in self.parameters] for _ in range(2)]
+        self.state = [*means, [torch.zeros((), device=p.device) for p in self.parameters]]
+
+    def forget(self) -> None:
+        """Forget the gradients."""
+        for p in self.parameters:
+            p.grad = None
+
+    def step(self, rate: float) -> None:
+        """Step along the gradients, at a learning rate."""
+        import torch
+        from torch.optim.adam import adam
+
+        at = [i for i, p in enumerate(self.parameters) if p.grad is not None]
+        first, second, steps = ([values[i] for i in at] for values in self.state)
+        params, (one, two) = [self.parameters[i] for i in at], self.betas
+        how: dict[str, Any] = {"amsgrad": False, "weight_decay": 0.0, "eps": 1e-8, "maximize": False, "fused": True}
+        with torch.no_grad():
+            adam(params, [p.grad for p in params], first, second, [], steps, beta1=one, beta2=two, lr=rate, **how)
 
 
 def one_cycle(progress: float) -> float:
@@ -41,7 +76,8 @@ def spread_of(x: Floats, relevance: Floats | float = 1.0) -> float:
 
     It is at least 0.001, and 1 without contexts: Fourier features divide by it.
     """
-    square = (x.astype(np.float64) ** 2).mean(axis=0) @ np.broadcast_to(relevance, x.shape[1]) ** 2 if len(x) else 1.0
+    sums = [(x[start : start + _ROWS].astype(np.float64) ** 2).sum(axis=0) for start in range(0, len(x), _ROWS)]
+    square = sum(sums) / len(x) @ np.broadcast_to(relevance, x.shape[1]) ** 2 if len(x) else 1.0
     return max(float(np.sqrt(square)), 1e-3)
 
 

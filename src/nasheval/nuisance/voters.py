@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -19,7 +19,7 @@ from nasheval.arrays import Array, Bools, Floats, Ints
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
-from nasheval.nuisance.learners import Effort, Features
+from nasheval.nuisance.learners import Effort, Features, picked
 from nasheval.nuisance.voters_duels import Electorate
 from nasheval.nuisance.voters_margins import is_duel, margins, menu_tie_weight, stands_for_menus, tie_weights
 from nasheval.nuisance.voters_network import Shape, Stack, forward_one
@@ -219,6 +219,39 @@ class VoterModels:
                 weight = menu_tie_weight(question, there, self.stops[fold, block.question])
                 nu[place] = weight.reshape(nu[place].shape)
         return nu, np.exp(np.minimum(log_bad - electorate.middle, _MOST))
+
+    def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
+        """Return (cells,) mu^m_jk at rows[i] of X and column columns[i]; only menus that are asked for are answered."""
+        if self.probes.pooling is not None:
+            return picked(self, X, fold, rows, columns)
+        table, values = self.menus.columns, np.empty(len(rows), np.float32)
+        asked, place = np.unique(rows.astype(np.int64) * len(self.menus) + table.menu[columns], return_inverse=True)
+        within = columns - table.offsets[table.menu[columns]]  # which pair of its menu
+        order = np.argsort(place, kind="stable")
+        row, menu = np.divmod(asked, len(self.menus))
+        step = max(1, _CELLS // max(1, self.shape.outputs))
+        for start in range(0, len(asked), step):
+            chunk = slice(start, start + step)
+            contexts, at = np.unique(row[chunk], return_inverse=True)
+            answers = self._at_menus(self.voters(X[contexts], fold), at, menu[chunk], self.stops[fold])
+            mine = order[slice(*np.searchsorted(place, [start, start + step], sorter=order))]
+            values[mine] = answers[within[mine], place[mine] - start]
+        return np.clip(values, -1.0, 1.0, out=values)
+
+    def _at_menus(self, voters: list[LatentVoter], at: Ints, menu: Ints, stops: Floats) -> Floats:
+        """Return (most pairs, cells) the voters' mean answers to menu[i] at the context at[i] of theirs."""
+        menus, question = self.menus, self.probes.question[menu]
+        most = int(menus.sizes[menu].max(initial=2))
+        answers = np.zeros((most * (most - 1) // 2, len(menu)), np.float32)
+        for number in np.unique(question).tolist():
+            here, asked = np.flatnonzero(question == number), self.questions[number]
+            agents = menus.agent[menus.offsets[menu[here]] + np.arange(asked.size)[:, None]]
+            for voter in voters:
+                one = replace(voter, lean=voter.lean[at[here]])
+                u = voter.u[agents, at[here]][:, None]
+                answer = margins(asked, u, one.ties(asked), stops[number])[:, 0]
+                answers[: len(answer), here] += voter.weight * answer
+        return answers
 
     def voters(self, X: Features, fold: int) -> list[LatentVoter]:
         """Return the voters of a fold, those of all its members."""

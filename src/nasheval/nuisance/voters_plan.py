@@ -5,20 +5,22 @@ The rule, by the number of comparisons a model learns from (a record of s agents
     comparisons     hidden layers       contexts     members per fold, batch, epochs
     up to 2,000     64                  up to 1,000  5 (each leaves out a fifth), n / 32 (32 comparisons or more), 30
     up to 50,000    128                 more         1 (leaves out a tenth; a fifth below 5,000), n / 32 up to 512,
-    up to 400,000   128, 128                         10 at 16,000 contexts and as 1 / sqrt(n) otherwise, 6 to 30
-    more            256, 256
+    more            128, 128                         10 at 16,000 contexts and as 1 / sqrt(n) otherwise, 6 to 30
+                                        400,000 on   1 (leaves out 65,536 at most), n / 800 up to 8,192, 6
 
 Weight decay, then the relevance of the inputs, then the number of voters, then the names of voters climb a ladder and
-stay where the held-out likelihood is best; `docs/method.md` says why. With up to 1,000 contexts and 2,000 answers every
-rung is trained in full, and each fold chooses by itself. With more, a rung is a trial on at most 2,048 contexts of the
-first fold's, for 12 epochs, and all folds follow it: that is the few numbers of a recipe's worth of leakage. The weight
-decay found there is scaled by the share of contexts tried, because what more data can tell needs less shrinking.
+stay where the held-out likelihood is best; `docs/method.md` says why. All folds follow one choice: that is the few
+numbers of a recipe's worth of leakage. With up to 1,000 contexts and 2,000 answers, every rung is one member of each
+fold, trained for 256 steps, and the relevance of inputs is each fold's own. With more, a rung is a trial on at most
+2,048 contexts of the first fold's, for 12 epochs. The weight decay found there is scaled by the share of contexts
+tried, because what more data can tell needs less shrinking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from math import ceil
 
 import numpy as np
 
@@ -32,8 +34,10 @@ from nasheval.nuisance.voters_train import Data, Recipe, Schedule, Task, Trained
 DECAYS = (0.05, 0.3, 1.0, 3.0, 10.0)
 VOTERS = (1, 2, 4, 8)
 FEW = 1_000  # contexts up to which a fold has several members
+_MANY = 400_000  # contexts from which on steps are larger
 _FEW_ANSWERS = 2_000  # answers up to which, with few contexts, every rung is trained in full
-_TRIAL_FIT, _TRIAL_CHECK, _TRIAL_EPOCHS = 2_048, 2_048, 12
+_TRIAL_FIT, _TRIAL_CHECK, _TRIAL_EPOCHS, _TRIAL_STEPS = 2_048, 2_048, 12, 256
+_MOST_CHECKED = 1 << 16  # contexts that a model leaves out to choose its epoch; more would tell nothing more
 _EARNED = 0.003  # share of the held-out loss by which a rung must be better than the one below it
 _PROOF, _PROOF_FEW = 0.001, 0.01  # what relevance must earn, and where every rung is in full: 300 answers mislead
 _TRIAL_SHARE = 0.15  # of the progress bar, a ladder's
@@ -46,14 +50,16 @@ Climb = Callable[[Recipe, Floats], list[Rung]]  # from the recipe so far, and th
 
 def hidden_for(comparisons: float) -> tuple[int, ...]:
     """Return the widths of the hidden layers for a number of comparisons."""
-    for most, widths in ((2_000, (64,)), (50_000, (128,)), (400_000, (128, 128))):
-        if comparisons <= most:
-            return widths
-    return (256, 256)
+    return (64,) if comparisons <= 2_000 else (128,) if comparisons <= 50_000 else (128, 128)
 
 
 def batch_for(contexts: int, comparisons: float) -> int:
-    """Return the contexts per step: about 32 steps per epoch, a power of two; 32 comparisons or more, 512 at most."""
+    """Return the contexts per step, a power of two: about 32 steps per epoch; 32 comparisons or more, 512 at most.
+
+    From 400,000 contexts on 800 steps per epoch are enough, and larger ones cost less: 8,192 contexts at most.
+    """
+    if contexts > _MANY:
+        return int(min(2.0 ** np.round(np.log2(contexts / 800)), 8_192))
     least = 2.0 ** np.ceil(np.log2(np.clip(32 * contexts / max(comparisons, 1), 1, 32)))
     return int(np.clip(2.0 ** np.round(np.log2(max(contexts, 1) / 32)), least, 512))
 
@@ -71,15 +77,14 @@ def splits(train: Bools, unit: Ints, members: int, seed: int) -> list[tuple[Ints
     """
     pairs: list[tuple[Ints, Ints]] = []
     for fold, rows in enumerate(train):
-        order = np.random.default_rng((seed, 1, fold)).permutation(np.unique(unit[rows]))
-        count = members if members > 1 else 10 if rows.sum() >= 5_000 else 5
         contexts = np.flatnonzero(rows)
-        sorter = np.argsort(unit[contexts], kind="stable")
-        blocks = []  # contexts of some units each, in the order of these
-        for units in np.array_split(order, count):
-            first, last = (np.searchsorted(unit[contexts], units, side, sorter=sorter) for side in ("left", "right"))
-            blocks.append(contexts[sorter[runs(first, last - first)]])
-        pairs += [(np.concatenate(blocks[:i] + blocks[i + 1 :]), blocks[i]) for i in range(members)]
+        alone = max(10 if len(contexts) >= 5_000 else 5, ceil(len(contexts) / _MOST_CHECKED))
+        count = members if members > 1 else alone
+        names, place = np.unique(unit[contexts], return_inverse=True)
+        sorter, sizes = np.argsort(place, kind="stable"), np.bincount(place)
+        order, first = np.random.default_rng((seed, 1, fold)).permutation(len(names)), np.cumsum(sizes) - sizes
+        dealt = [contexts[sorter[runs(first[units], sizes[units])]] for units in np.array_split(order, count)]
+        pairs += [(np.concatenate(dealt[:i] + dealt[i + 1 :]), dealt[i]) for i in range(members)]
     return pairs
 
 
@@ -105,6 +110,7 @@ class Workshop:
         self.named = _by_name(log, data)
         self.few = max(len(fit) for fit, _ in self.splits) <= FEW and answers <= _FEW_ANSWERS
         self.freer, self.proof = (0.0, _PROOF_FEW) if self.few else (_EARNED, _PROOF)
+        self.tried = range(0, len(self.splits), members) if self.few else range(members)  # of the splits, by ladders
 
     def run(self, voters: int | None, weight_decay: float | None) -> tuple[Shape, Trained, list[Recipe]]:
         """Return the trained models, fold by fold and member by member, by the best recipe of each fold.
@@ -119,24 +125,20 @@ class Workshop:
             climbs += [self._decays, self._relevance] if self.data.x.shape[1] > 1 else [self._decays]
         if voters is None:
             climbs += [self._voters, self._names] if self.named is not None else [self._voters]
-        share = 1.0 / max(len(climbs), 1) if self.few else _TRIAL_SHARE
-        result = None
-        for climb in climbs:
-            tried = chosen if self.few else chosen[:1]
-            slopes = self._slopes(*result) if result else np.zeros((len(tried), 0))
-            ladders = [climb(recipe, mine) for recipe, mine in zip(tried, slopes, strict=True)]
-            shape, trained = self._train(ladders, trial=not self.few, share=share)
+        slopes = np.zeros((len(self.tried), 0))
+        for number, climb in enumerate(climbs):
+            ladders = [climb(chosen[row // self.members], mine) for row, mine in zip(self.tried, slopes, strict=True)]
+            shape, trained = self._train(self.tried, ladders, trial=True, share=_TRIAL_SHARE)
             best = self._best(trained, ladders)
-            chosen = [ladder[rung][0] for ladder, rung in zip(ladders, best, strict=True)]
-            result = shape, _rows(trained, best, self.members)
-        if self.few and result is not None:
-            return *result, chosen
-        chosen = chosen if len(chosen) == self.folds else chosen * self.folds
+            slopes = self._slopes(shape, _rung(trained, best, len(ladders))) if number == 0 else slopes
+            recipes = [ladder[best][0] for ladder in ladders]
+            chosen = recipes if self.few else recipes[:1] * self.folds
         if weight_decay is None:
             shares = [min(1.0, _TRIAL_FIT / max(len(fit), 1)) for fit, _ in self.splits[:: self.members]]
             chosen = [replace(r, weight_decay=r.weight_decay * s) for r, s in zip(chosen, shares, strict=True)]
-        ladders = [[(recipe, 0.0)] for recipe in chosen]
-        return *self._train(ladders, trial=False, share=1.0 - share * len(climbs)), chosen
+        ladders = [[(recipe, 0.0)] for recipe in chosen for _ in range(self.members)]
+        rows, share = range(len(self.splits)), 1.0 - _TRIAL_SHARE * len(climbs)
+        return *self._train(rows, ladders, trial=False, share=share), chosen
 
     # -- the ladders --------------------------------------------------------------------------------------------------
 
@@ -157,41 +159,43 @@ class Workshop:
         names = len(self.named.shares) if self.named else 1
         return [(recipe, 0.0), (replace(recipe, named=True, voters=max(2 * recipe.voters, names)), self.proof)]
 
-    def _slopes(self, shape: Shape, trained: Trained) -> Floats:
-        """Return (folds, inputs) how strongly margins change with each input, members together."""
-        seen = [fit for fit, _ in self.splits[: len(trained.loss)]]
+    def _slopes(self, shape: Shape, parameters: dict[str, Floats]) -> Floats:
+        """Return (tried, inputs) how strongly margins change with each input: of each fold, its members together."""
+        seen = [self.splits[row][0] for row in self.tried]
         with torch_threads(self.schedule.threads):
-            slopes = slopes_of(trained.parameters, self.data.x, seen, shape)
-        by_fold = slopes.reshape(len(slopes) // self.members, self.members, slopes.shape[1])  # of no input, too
-        return np.sqrt((by_fold**2).mean(axis=1))
+            slopes = slopes_of(parameters, self.data.x, seen, shape)
+        return slopes if self.few else np.broadcast_to(np.sqrt((slopes**2).mean(axis=0)), slopes.shape)
 
-    def _best(self, trained: Trained, ladders: list[list[Rung]]) -> Ints:
-        """Return the rung for each fold that was tried: the lowest held-out loss, members together.
-
-        The first where nothing is known.
-        """
-        folds, rungs, members = len(ladders), len(ladders[0]), self.members
-        counts = np.array([len(check) for _, check in self.splits[: folds * members]], float)
-        loss = (np.nan_to_num(trained.loss).reshape(rungs, folds, members) * counts.reshape(folds, members)).sum(axis=2)
-        handicap = 1.0 + np.array([[earned for _, earned in ladder] for ladder in ladders]).T
-        return (loss * handicap).round(6).argmin(axis=0)
+    def _best(self, trained: Trained, ladders: list[list[Rung]]) -> int:
+        """Return the rung with the lowest held-out loss, all that was tried together; the first if nothing is known."""
+        counts = np.array([len(self.splits[row][1]) for row in self.tried], float)
+        loss = np.nan_to_num(trained.loss).reshape(-1, len(counts)) @ counts
+        handicap = 1.0 + np.array([earned for _, earned in ladders[0]])
+        return int((loss * handicap).round(6).argmin())
 
     # -- training -----------------------------------------------------------------------------------------------------
 
-    def _train(self, ladders: list[list[Rung]], *, trial: bool, share: float) -> tuple[Shape, Trained]:
-        """Train every rung of the folds' ladders, [fold][rung], all members; tasks by rung, fold, member."""
+    def _train(
+        self, rows: Sequence[int], ladders: list[list[Rung]], *, trial: bool, share: float
+    ) -> tuple[Shape, Trained]:
+        """Train every rung of some rows' ladders, [row][rung]; a row is one member of one fold; tasks by rung, row."""
         tasks = [
-            self._task(rung * self.folds + fold, fold * self.members + member, recipe, trial)
+            self._task(rung if trial else row // self.members, row, recipe, trial)
             for rung, rungs in enumerate(zip(*ladders, strict=True))
-            for fold, (recipe, _) in enumerate(rungs)
-            for member in range(self.members)
+            for row, (recipe, _) in zip(rows, rungs, strict=True)
         ]
         data = self.named if self.named and any(task.recipe.named for task in tasks) else self.data
         inputs, agents, ties = self.data.x.shape[1], self.pooled.shape[1], self.tie.shape[1]
         shape = Shape(inputs, agents, max(task.recipe.voters for task in tasks), self.hidden, ties)
-        epochs = min(self.schedule.epochs, _TRIAL_EPOCHS) if trial else self.schedule.epochs
-        schedule = replace(self.schedule, epochs=epochs)
+        schedule = replace(self.schedule, epochs=self._trial_epochs) if trial else self.schedule
         return shape, train(data, tasks, shape, schedule, lambda done: self.effort.advance(done * share))
+
+    @property
+    def _trial_epochs(self) -> int:
+        """Those of a rung; on a small log as many as make 256 steps."""
+        steps = max(len(fit) for fit, _ in self.splits) / self.schedule.batch
+        least = ceil(_TRIAL_STEPS / max(steps, 1)) if self.few else 0
+        return min(self.schedule.epochs, max(_TRIAL_EPOCHS, least))
 
     def _task(self, group: int, row: int, recipe: Recipe, trial: bool) -> Task:
         fit, check = self.splits[row]
@@ -209,8 +213,6 @@ def _by_name(log: Feedback, data: Data) -> Data | None:
     return replace(data, tables=tables_of(log, data.questions, name), shares=share / share.sum())
 
 
-def _rows(trained: Trained, best: Ints, members: int) -> Trained:
-    """Return the models of each fold's best rung."""
-    rows = np.concatenate([(rung * len(best) + fold) * members + np.arange(members) for fold, rung in enumerate(best)])
-    parameters = {name: values[rows] for name, values in trained.parameters.items()}
-    return Trained(parameters, trained.loss[rows], trained.pooled_loss[rows], trained.epoch[rows])
+def _rung(trained: Trained, rung: int, rows: int) -> dict[str, Floats]:
+    """Return the parameters of one rung."""
+    return {name: values[rung * rows : (rung + 1) * rows] for name, values in trained.parameters.items()}

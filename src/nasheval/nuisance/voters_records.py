@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from math import comb
@@ -182,7 +182,7 @@ def _tables(log: Feedback, question: Question, rows: Ints, entries: Ints, name: 
         if question.kind == Kind.CENSORED and len(shape) == 1:
             continue
         context, weight = log.context_of[rows[here]], records.weights[rows[here]]
-        said = np.column_stack([context, agents[here], block[here], outcome[here], name[rows[here]]])
+        said = (context, *agents[here].T, *block[here].T, outcome[here], name[rows[here]])
         first, weight, count = _merged(said, weight)
         here = here[first]
         yield Table(
@@ -199,14 +199,14 @@ def _tables(log: Feedback, question: Question, rows: Ints, entries: Ints, name: 
         )
 
 
-def _merged(said: Ints, weight: Floats) -> tuple[Ints, Floats, Ints]:
-    """Return the rows of `said` (m, c) that are the first of their kind, in order of its first column, the weight of
-    all that say the same, and how many do."""
-    if (np.diff(said[:, 0]) > 0).all():  # one answer per context
-        return np.arange(len(said)), weight, np.ones(len(said), np.int64)
-    order = np.lexsort(said.T[::-1])
-    sorted_rows = said[order]
-    new = np.concatenate([[True], (sorted_rows[1:] != sorted_rows[:-1]).any(axis=1)])
+def _merged(said: Sequence[Ints], weight: Floats) -> tuple[Ints, Floats, Ints]:
+    """Return the rows of the columns `said` that are the first of their kind, in order of the first column, the weight
+    of all that say the same, and how many do."""
+    if (said[0][1:] > said[0][:-1]).all():  # one answer per context
+        return np.arange(len(weight)), weight, np.ones(len(weight), np.int64)
+    order = np.lexsort(said[::-1])
+    new = np.ones(len(weight), bool)
+    new[1:] = np.any([column[order[1:]] != column[order[:-1]] for column in said], axis=0)
     kind = np.cumsum(new) - 1
     return order[new], np.bincount(kind, weight[order]).astype(float), np.bincount(kind)
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from nasheval.arrays import Array, Bools, Floats, Ints, runs
 from nasheval.nuisance.learners import Advance, torch_threads
-from nasheval.nuisance.training import Tensor, one_cycle, spread_of, to_device
+from nasheval.nuisance.training import Adam, Tensor, one_cycle, spread_of, to_device
 from nasheval.nuisance.voters_likelihood import log_likelihood
 from nasheval.nuisance.voters_network import DECAYED, FIXED, Shape, forward, initial, pooled_only
 from nasheval.nuisance.voters_records import Kind, Question, Table
@@ -137,18 +137,24 @@ class _Trainer:
         self.free = {name: p.requires_grad_() for name, p in self.p.items() if name not in FIXED}
         self.best = {name: self._put(values) for name, values in pooled_only(start).items()}
         self.decay = self._column([recipe.weight_decay for recipe in recipes])
-        self.x = self._put(data.x)
-        self.tables = [_TableOnDevice(table, self._put) for table in data.tables]
+        self.x = self._lend(data.x)
+        self.tables = [_TableOnDevice(table, self._lend) for table in data.tables]
         self.steps = max(1, ceil(max(len(t.fit) for t in tasks) / schedule.batch))
         mass, records = (context_sums(data.tables, each, len(data.x)) for each in ("weight", "count"))
         self.check_mass = np.array([mass[t.check].sum() for t in tasks])
         self.check_count = np.array([records[t.check].sum() for t in tasks])
         fit_mass = np.maximum([mass[t.fit].sum() for t in tasks], 1e-12)
         self.scale = self._put((self.steps / fit_mass).astype(np.float32))
-        self.optimiser = torch.optim.Adam(self.free.values(), lr=_RATE, betas=(0.9, 0.99), fused=True)
+        self.optimiser = Adam(self.free.values(), betas=(0.9, 0.99))
 
     def _put(self, values: Array) -> Tensor:
         return to_device(values, self.device)
+
+    def _lend(self, values: Array) -> Tensor:
+        """Return what is only read: on the processor the array itself, where it may be."""
+        import torch
+
+        return torch.from_numpy(values) if self.device.type == "cpu" and values.flags.writeable else self._put(values)
 
     def _column(self, values: list[float]) -> Tensor:
         return self._put(np.array(values, np.float32).reshape(-1, 1, 1))
@@ -203,8 +209,7 @@ class _Trainer:
         import torch
 
         rate = _RATE * one_cycle(progress)
-        self.optimiser.param_groups[0]["lr"] = rate
-        self.optimiser.zero_grad(set_to_none=True)
+        self.optimiser.forget()
         total = torch.zeros((), device=self.device)
         for losses, model in self._answers(batch, self.p):
             total = total + (losses * self.scale[model]).sum()
@@ -213,7 +218,7 @@ class _Trainer:
         if total.requires_grad:
             total.backward()
             self._clip()
-            self.optimiser.step()
+            self.optimiser.step(rate)
             with torch.no_grad():
                 for name, p in self.free.items():
                     if name.startswith(DECAYED):
@@ -301,22 +306,27 @@ _Batch = tuple[Ints, list[tuple[Ints, Ints]]]
 
 
 def _batches(contexts: list[Ints], steps: int, tables: list[Table]) -> Iterator[_Batch]:
-    """Deal the contexts of every model over the same number of steps, with all their records."""
+    """Deal the contexts of every model over the same number of steps, with all their records, one step at a time."""
     width = max(1, ceil(max(map(len, contexts)) / steps))
-    grid = np.full((steps, len(contexts), width), -1, np.int64)
-    for model, mine in enumerate(contexts):
-        for step, dealt in enumerate(np.array_split(mine, steps)):
-            grid[step, model, : len(dealt)] = dealt
-    flat = np.maximum(grid, 0).ravel()
-    answers = []
-    for table in tables:
-        sizes = np.where(grid.ravel() >= 0, np.diff(table.offsets)[flat], 0)
-        rows = np.repeat(np.arange(len(flat)) % grid[0].size, sizes)
-        cuts = np.cumsum(sizes.reshape(steps, -1).sum(axis=1))[:-1]
-        records = np.split(runs(table.offsets[:-1][flat], sizes), cuts)
-        answers.append(list(zip(np.split(rows, cuts), records, strict=True)))
     for step in range(steps):
-        yield np.maximum(grid[step], 0), [answer[step] for answer in answers]
+        grid = np.full((len(contexts), width), -1, np.int64)
+        for row, mine in zip(grid, contexts, strict=True):
+            dealt = mine[_share(len(mine), step, steps)]
+            row[: len(dealt)] = dealt
+        there, flat = grid.ravel() >= 0, np.maximum(grid, 0).ravel()
+        answers = []
+        for table in tables:
+            starts = table.offsets[flat]
+            sizes = np.where(there, table.offsets[flat + 1] - starts, 0)
+            answers.append((np.repeat(np.arange(len(flat)), sizes), runs(starts, sizes)))
+        yield flat.reshape(grid.shape), answers
+
+
+def _share(size: int, step: int, steps: int) -> slice:
+    """Return what one of several steps has of `size` things, as `np.array_split` deals them."""
+    each, more = divmod(size, steps)
+    start = step * each + min(step, more)
+    return slice(start, start + each + (step < more))
 
 
 def context_sums(tables: list[Table], name: str, n_contexts: int) -> Floats:

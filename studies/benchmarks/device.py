@@ -1,0 +1,212 @@
+"""Where does the time of a fit go, and does an accelerator agree with the processor?
+
+`python -m studies device [--votes 1000000,10000000] [--agents 50] [--device cuda] [--clock wall] [--flops]` fits arenas
+of 20 numbers at one vote per context and prints the seconds of each stage (of the whole process with `--clock cpu`),
+peak memory of the host and of the device, the held-out loss, and how far payoffs are from the truth; with `--flops` it
+fits once more, counts the operations of all matrix products, and sets their rate beside that of one large product on
+the same device. Then it fits a small log on the processor and on the device, and compares both with the truth, the
+payoffs of each with the same network in double precision, and the gaps of policies that were learned on each.
+"""
+
+from __future__ import annotations
+
+import cProfile
+import pstats
+import resource
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from rich.console import Console
+from rich.table import Table
+
+import nasheval as ne
+from studies.arrays import Array, Floats
+from studies.harness.options import parser
+
+NUMBERS, HIDDEN, CHUNK = 20, 16, 1 << 18
+SMALL, TEST = 20_000, 512  # votes of the log that is fitted on both, and contexts that are compared
+# What is timed, by the file and the name of a function; stages that are inside another are set in.
+STAGES = {
+    "encode contexts": ("learners.py", "of"),
+    "lay out records": ("voters_records.py", "tables_of"),
+    "train outcome models": ("voters_plan.py", "run"),
+    "  steps": ("voters_train.py", "_step"),
+    "  held-out losses": ("voters_train.py", "_losses"),
+    "propensities": ("choice.py", "fit"),
+    "  strata": ("strata.py", "fit"),
+    "  softmax": ("softmax.py", "fit"),
+    "pseudo-outcomes": ("pseudo.py", "pseudo_outcomes"),
+    "second stage": ("second_stage.py", "fit_payoff"),
+    "  moves": ("moves.py", "moved_pairs"),
+    "  trees": ("surfaces.py", "grow_all"),
+    "  held-out corrections": ("corrected.py", "_held_out"),
+    "all": ("estimator.py", "fit"),
+}
+
+
+class Arena:
+    """Agents whose utilities are a random network of the context; pairs are drawn by the first three numbers."""
+
+    def __init__(self, agents: int) -> None:
+        rng = np.random.default_rng(agents)
+        self.names = [f"m{a:03d}" for a in range(agents)]
+        self.inner = rng.normal(size=(NUMBERS, HIDDEN)) / np.sqrt(NUMBERS) * 1.5
+        self.outer, self.base = rng.normal(size=(HIDDEN, agents)) * 0.5, rng.normal(size=agents) * 0.5
+        self.asked = rng.normal(size=(3, agents)) * 0.5
+
+    def utilities(self, x: Floats) -> Floats:
+        """Return (n, K)."""
+        return np.asarray(self.base + np.tanh(x @ self.inner) @ self.outer)
+
+    def payoffs(self, x: Floats) -> Floats:
+        """Return (n, K, K)."""
+        u = self.utilities(x)
+        return np.tanh((u[:, :, None] - u[:, None]) / 2)
+
+    def log(self, votes: int, seed: int = 0) -> ne.Feedback:
+        """Return a log of one duel per context."""
+        rng = np.random.default_rng(seed)
+        x, pair, lost = drawn(rng, votes), np.empty((votes, 2), np.int32), np.empty(votes, np.int32)
+        for start in range(0, votes, CHUNK):
+            rows = slice(start, min(start + CHUNK, votes))
+            here = x[rows]
+            liked = here[:, :3] @ self.asked + rng.gumbel(size=(len(here), len(self.names)))
+            pair[rows] = np.argpartition(-liked, 1, axis=1)[:, :2]
+            u = np.take_along_axis(self.utilities(here), pair[rows], axis=1)
+            lost[rows] = rng.random(len(here)) > 1 / (1 + np.exp(u[:, 1] - u[:, 0]))
+        words = {"model_a": (pair[:, 0], self.names), "model_b": (pair[:, 1], self.names)}
+        words["winner"] = lost, ["model_a", "model_b"]
+        said = {name: pa.DictionaryArray.from_arrays(code, of) for name, (code, of) in words.items()}
+        columns = table(x)
+        return ne.read_votes(
+            pa.table({**said, **columns}), context=list(columns), agents=self.names, design="draws"
+        )  # fmt: skip
+
+
+def drawn(rng: np.random.Generator, n: int) -> Floats:
+    return rng.standard_normal((n, NUMBERS), np.float32)
+
+
+def table(x: Floats) -> dict[str, Array]:
+    return {f"x{column}": x[:, column] for column in range(NUMBERS)}
+
+
+def fitted(log: ne.Feedback, device: str, **options: Any) -> ne.NashEval:
+    return ne.NashEval(device=device, verbose=False, **options).fit(log)  # type: ignore[arg-type]
+
+
+# -- stages -----------------------------------------------------------------------------------------------------------
+
+
+def stages(log: ne.Feedback, device: str, clock: str) -> tuple[ne.NashEval, dict[str, float]]:
+    """Fit; return the model and the seconds of each stage."""
+    profile = cProfile.Profile(time.process_time if clock == "cpu" else time.perf_counter)
+    model: ne.NashEval = profile.runcall(fitted, log, device)
+    seconds: dict[tuple[str, str], float] = {}
+    for (path, _, name), times in pstats.Stats(profile).stats.items():  # type: ignore[attr-defined]
+        place = path.replace("\\", "/").rpartition("/")[2], name
+        seconds[place] = seconds.get(place, 0.0) + times[3]
+    return model, {stage: seconds.get(place, 0.0) for stage, place in STAGES.items()}
+
+
+def rate_of(log: ne.Feedback, device: str, seconds: float) -> str:
+    """Return the operations per second of the matrix products of a training, beside those of one large product."""
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    with FlopCounterMode(display=False) as counter:
+        fitted(log, device)
+    matrix = torch.ones((8192 if device == "cuda" else 2048,) * 2, device=device)
+    _ = (matrix @ matrix).sum().item()
+    begun = time.perf_counter()
+    _ = (matrix @ matrix).sum().item()
+    most = 2 * len(matrix) ** 3 / (time.perf_counter() - begun)
+    return f"{counter.get_total_flops() / seconds / 1e12:.3f} of {most / 1e12:.1f} Tflop/s"
+
+
+def measured(arena: Arena, votes: int, options: Any) -> dict[str, str]:
+    """Return what a fit took, by name."""
+    import torch
+
+    log, x = arena.log(votes), drawn(np.random.default_rng(1), TEST)
+    model, seconds = stages(log, options.device, options.clock)
+    off = model.payoff(pa.table(table(x))) - arena.payoffs(x)
+    found = {f"{stage}, s": f"{value:.1f}" for stage, value in seconds.items()}
+    found["host, GB"] = f"{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20:.2f}"
+    if options.device == "cuda":
+        found["device, GB"] = f"{torch.cuda.max_memory_allocated() / 2**30:.2f}"
+    models: Any = model.stage1_.nuisances.outcome_models
+    found |= {"held-out loss": f"{models.held_out_loss.mean():.5f}", "network": str(models.shape.hidden)}
+    found["payoff RMSE"] = f"{np.sqrt((off**2).mean()):.4f}"
+    if options.flops:
+        found["matrix products"] = rate_of(log, options.device, seconds["train outcome models"])
+    return found
+
+
+# -- agreement --------------------------------------------------------------------------------------------------------
+
+
+def double(model: ne.NashEval, contexts: pa.Table) -> Floats:
+    """Return (n, K, K) the payoffs of a model without ties or second stage, from its networks in double precision."""
+    models: Any = model.stage1_.nuisances.outcome_models
+    x, (K, V) = model.stage1_.features(contexts).network.astype(np.float64), (models.shape.agents, models.shape.voters)
+    folds, members = models.parameters["pooled"].shape[:2]
+    total = np.zeros((len(x), K, K))
+    for fold, member in np.ndindex(folds, members):
+        p = {name: values[fold, member].astype(np.float64) for name, values in models.parameters.items()}
+        h = np.sin(x @ p["hidden_0"] + p["bias_0"])
+        for layer in range(1, len(models.shape.hidden)):
+            z = h @ p[f"hidden_{layer}"] + p[f"bias_{layer}"]
+            h = z / (1 + np.exp(-z))
+        out = h @ (2 * p["head"])
+        u = out[:, : K * V].reshape(-1, K, V) + out[:, K * V : -1, None] + p["taste"] + p["pooled"][:, None]
+        weight = np.exp(p["logit"] - p["logit"].max())
+        total += np.tanh((u[:, :, None] - u[:, None]) / 2) @ (weight / weight.sum())
+    return total / (folds * members)
+
+
+def agreement(agents: int, devices: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return for each device how a small fit there compares."""
+    arena = Arena(agents)
+    log, x = arena.log(SMALL), drawn(np.random.default_rng(1), TEST)
+    contexts, truth, omega = pa.table(table(x)), arena.payoffs(x), ne.L2(1e-3)
+    found = {}
+    for device in devices:
+        model = fitted(log, device, second_stage="none")
+        payoff, exact = model.payoff(contexts), double(model, contexts)
+        learned = fitted(log, device, second_stage="none", policy="learned").predict_proba(contexts)
+        solved, again = ne.solve(payoff, omega).strategy, ne.solve(exact, omega).strategy
+        found[device] = {
+            "payoff RMSE": f"{np.sqrt(((payoff - truth) ** 2).mean()):.4f}",
+            "payoffs less double precision, most": f"{np.abs(payoff - exact).max():.1e}",
+            "lotteries less those of double precision, most": f"{np.abs(solved - again).max():.1e}",
+            "gap of solved lotteries there, mean": f"{ne.gap(solved, exact, omega).mean():.1e}",
+            "gap of learned lotteries there, mean": f"{ne.gap(learned, exact, omega).mean():.1e}",
+        }
+    return found
+
+
+def main(words: Sequence[str]) -> None:
+    known = parser("device", __doc__)
+    known.add_argument("--votes", default="1000000,10000000", help="with commas; empty: compare only")
+    known.add_argument("--agents", type=int, default=50)
+    known.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
+    known.add_argument("--clock", default="wall", choices=("cpu", "wall"))
+    known.add_argument("--flops", action="store_true", help="fit once more and count the operations")
+    options = known.parse_args(words)
+    arena, console = Arena(options.agents), Console(width=110)
+    for votes in [int(number) for number in options.votes.split(",") if number]:
+        found = measured(arena, votes, options)
+        console.print(_table(f"{votes:,} votes, {options.agents} agents, {options.device}", {options.clock: found}))
+    both = agreement(min(options.agents, 10), dict.fromkeys(("cpu", options.device)))
+    console.print(_table(f"The same {SMALL:,} votes on both", both))
+
+
+def _table(title: str, columns: dict[str, dict[str, str]]) -> Table:
+    shown = Table("", *columns, title=title, title_justify="left")
+    for name in next(iter(columns.values())):
+        shown.add_row(name, *(column[name] for column in columns.values()))
+    return shown
