@@ -96,8 +96,8 @@ class Covariates:
         own = [*self.context, *([self.text_column] if self.text_column else [])]
         plain = [name for name in own if name not in self.tags and name not in self.from_join]
         wanted = [*columns, *keys, *plain, *([TAGS] if self.tags else [])]
-        table = self.source.read(wanted, text=self._as_text())
-        return table, RowChecks(self.source.label, table.num_rows, on_error)
+        table, files = self.source.read(wanted, text=self._as_text())
+        return table, RowChecks(self.source.label, table.num_rows, on_error, files)
 
     def _as_text(self) -> set[str]:
         """Return the columns that must not be taken for numbers: ids, names, prompts and categories."""
