@@ -82,6 +82,7 @@ class Source:
         for file, table in self.pieces(columns, text=text):
             tables.append(table)
             files[file] = files.get(file, 0) + table.num_rows
+        pa.default_memory_pool().release_unused()  # what decoding took
         return joined(tables, self.label), tuple(files.items())
 
     def need(self, role: str, *columns: str, also: Sequence[str] = ()) -> None:
