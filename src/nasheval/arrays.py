@@ -31,7 +31,7 @@ def int_dtype(largest: int) -> np.dtype[Any]:
 def offsets_of(sizes: Ints) -> Ints:
     """Return where each run starts, (n + 1,), given the run lengths, (n,)."""
     narrow = np.sum(sizes, dtype=np.int64) <= np.iinfo(np.int32).max
-    total = np.zeros(len(sizes) + 1, np.int32 if narrow else np.int64)
+    total: Ints = np.zeros(len(sizes) + 1, np.int32 if narrow else np.int64)
     np.cumsum(sizes, dtype=total.dtype, out=total[1:])
     return total
 

@@ -16,7 +16,7 @@ from nasheval.game.solver import solve
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.second_stage import PayoffModel
 from nasheval.payoff.stage1 import Stage1
-from nasheval.policy.base import CELLS, available
+from nasheval.policy.base import available, chunk_of
 from nasheval.policy.terms import AnyCosts, Terms
 
 
@@ -64,7 +64,7 @@ class ExactEquilibria:
         up, table = available(self.agents, agents), as_table(contexts)
         X = Features.of(self.encoder, contexts)
         omega = self.terms.omega(self.terms.costs_at(self.agents, table), len(X), len(up))
-        lotteries, step = np.empty((len(X), len(up))), max(1, CELLS // len(up) ** 2)
+        lotteries, step = np.empty((len(X), len(up))), chunk_of(len(up))
         for start in range(0, len(X), step):
             rows = np.arange(start, min(start + step, len(X)))
             games = self.payoff.predict(X[rows])

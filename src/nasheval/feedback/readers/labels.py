@@ -126,7 +126,8 @@ def _refuse_unknown(
 
 def _counted(codes: Ints, values: list[str], meaning: Ints, by_name: Ints) -> dict[str, tuple[str, int]]:
     """Return what each label was taken to mean and how often; names of agents are counted together."""
-    counts = np.bincount(codes[by_name < 0], minlength=len(values) + 1)
+    labelled = by_name < 0
+    counts = np.bincount(codes if labelled.all() else codes[labelled], minlength=len(values) + 1)
     counted = {v: (NAMES[m], int(c)) for v, m, c in zip([*values, "nothing"], meaning, counts, strict=True) if c}
     for side, text in ((FIRST, "the first agent's name"), (SECOND, "the second agent's name")):
         if count := int((by_name == side).sum()):

@@ -28,7 +28,8 @@ def parquet_batches(file: Path, schema: pa.Schema, columns: list[str], text: set
         while groups and (rows := opened.metadata.row_group(groups[0]).num_rows) <= skip:
             groups, skip = groups[1:], skip - rows
         rows = _batch_rows(opened.metadata, columns)
-        for batch in opened.iter_batches(rows, row_groups=list(groups), columns=columns):
+        # One thread: several keep what each has decoded, and reading takes little of the time of anything that follows.
+        for batch in opened.iter_batches(rows, row_groups=list(groups), columns=columns, use_threads=False):
             table = pa.Table.from_batches([batch]).select(columns).slice(skip)
             skip = max(0, skip - batch.num_rows)
             if table.num_rows:

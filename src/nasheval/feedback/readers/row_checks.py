@@ -17,7 +17,8 @@ from nasheval.errors import Argument, InputError, ReadError, Text, pieces
 
 COUNTED = 10_000  # values that a message looks through; beyond that it gives no counts
 _SHOWN_ROWS = 5
-Files: TypeAlias = tuple[tuple[str, int], ...]  # the files that a table was read from, and how many rows each has
+# The files that a table was read from: the name of each, how many of its rows come before, and how many are there.
+Files: TypeAlias = tuple[tuple[str, int, int], ...]
 
 
 class RowChecks:
@@ -45,7 +46,7 @@ class RowChecks:
         self.faulty |= rows
         rows = rows & ~self.unwanted
         if rows.any():
-            file, first, elsewhere = self._located(np.flatnonzero(rows))
+            file, first, elsewhere = self.located(np.flatnonzero(rows))
             what += ", in other files too" if elsewhere else ""
             skip = ("pass ", Argument("on_error", "skip"), " to leave such rows out")
             fix = (*pieces(fix), ", or ", *skip) if fix else skip
@@ -55,15 +56,15 @@ class RowChecks:
             )
             self.bad |= rows
 
-    def _located(self, rows: Ints) -> tuple[str, tuple[int, ...], bool]:
+    def located(self, rows: Ints) -> tuple[str, tuple[int, ...], bool]:
         """Return the file of the first of some rows, the first few there, counted from 1, and whether others follow."""
-        if len(self.files) < 2:
-            return self.source, tuple(int(row) + 1 for row in rows[:_SHOWN_ROWS]), False
-        ends = np.cumsum([count for _, count in self.files])
+        files = self.files or ((self.source, 0, len(self.bad)),)
+        ends = np.cumsum([count for *_, count in files])
         place = int(np.searchsorted(ends, rows[0], side="right"))
-        file, count = self.files[place]
-        inside = rows[rows < ends[place]] - (ends[place] - count)
-        return file, tuple(int(row) + 1 for row in inside[:_SHOWN_ROWS]), len(inside) < len(rows)
+        file, before, count = files[place]
+        inside = rows[rows < ends[place]] - (ends[place] - count) + before
+        shown = tuple(int(row) + 1 for row in inside[:_SHOWN_ROWS])
+        return file if len(files) > 1 else self.source, shown, len(inside) < len(rows)
 
     def reject_values(
         self, rows: Bools, column: pa.ChunkedArray, rest: str, *, name: str, accepted: str = "", fix: Text = ""

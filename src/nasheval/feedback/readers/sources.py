@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -77,13 +78,10 @@ class Source:
             )
 
     def read(self, columns: Iterable[str], *, text: Iterable[str] = ()) -> tuple[pa.Table, Files]:
-        """Return some columns whole, and how many rows each file has; `text` as in `pieces`."""
-        tables, files = [], dict[str, int]()
-        for file, table in self.pieces(columns, text=text):
-            tables.append(table)
-            files[file] = files.get(file, 0) + table.num_rows
+        """Return some columns whole, and the files they come from; `text` as in `pieces`."""
+        [(table, files)] = gathered(self.pieces(columns, text=text), sys.maxsize, self.label)
         pa.default_memory_pool().release_unused()  # what decoding took
-        return joined(tables, self.label), tuple(files.items())
+        return table, files
 
     def need(self, role: str, *columns: str, also: Sequence[str] = ()) -> None:
         """Raise where a column that an argument (`role`; "": a model) names is neither here nor in `also`."""
@@ -112,6 +110,29 @@ class Source:
         sign = "!=" if other else "="
         label = f"{self.label} where {column}{sign}{'|'.join(wanted.to_pylist())}"
         return replace(self, label=label, fetch=fetch, rows=None)
+
+
+def gathered(pieces: Iterable[Piece], size: int, label: str) -> Iterator[tuple[pa.Table, Files]]:
+    """Yield the rows of pieces as tables of `size` rows, the last one shorter, with the files they come from."""
+    held: list[pa.Table] = []
+    files: dict[str, int] = {}
+    before: dict[str, int] = {}
+    left = size
+
+    def block() -> tuple[pa.Table, Files]:
+        return joined(held, label), tuple((file, before[file], count) for file, count in files.items())
+
+    for file, table in pieces:
+        while table.num_rows:
+            held.append(table.slice(0, left))
+            count, table = held[-1].num_rows, table.slice(left)
+            files[file], before[file], left = files.get(file, 0) + count, before.get(file, 0), left - count
+            if not left:
+                yield block()
+                before[file] += files[file]
+                held, files, left = [], {}, size
+    if held:
+        yield block()
 
 
 def joined(tables: Sequence[pa.Table], label: str) -> pa.Table:
