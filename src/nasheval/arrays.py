@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import mmap
+import os
+import tempfile
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +18,7 @@ Ints = npt.NDArray[np.integer[Any]]
 Bools = npt.NDArray[np.bool_]
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+MAPPED = 1 << 29  # bytes from which on an array lies in a file
 
 
 def readonly(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
@@ -21,6 +26,26 @@ def readonly(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def large_zeros(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """Return zeros; many of them lie in a nameless temporary file, which the system may take out of memory.
+
+    The file is in the folder that TMPDIR names and goes with the array, or with the process, however that ends. Where
+    it finds no room, the array is in memory.
+    """
+    size = 4 * math.prod(shape)
+    if size < MAPPED:
+        return np.zeros(shape, np.float32)
+    try:
+        with tempfile.TemporaryFile(prefix="nasheval-") as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error now, not a crash when written to
+            else:
+                file.truncate(size)
+            return np.frombuffer(mmap.mmap(file.fileno(), size), np.float32).reshape(shape)
+    except OSError:
+        return np.zeros(shape, np.float32)
 
 
 def int_dtype(largest: int) -> np.dtype[Any]:
