@@ -64,7 +64,7 @@ class RowChecks:
         file, before, count = files[place]
         inside = rows[rows < ends[place]] - (ends[place] - count) + before
         shown = tuple(int(row) + 1 for row in inside[:_SHOWN_ROWS])
-        return file if len(files) > 1 else self.source, shown, len(inside) < len(rows)
+        return file, shown, len(inside) < len(rows)
 
     def reject_values(
         self, rows: Bools, column: pa.ChunkedArray, rest: str, *, name: str, accepted: str = "", fix: Text = ""

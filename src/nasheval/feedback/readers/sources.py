@@ -105,11 +105,10 @@ class Source:
             extra = set() if column in columns else {column}
             for file, table in self.fetch([*columns, *extra], text | extra, skip):
                 inside = pc.is_in(decoded(table[column]).cast(pa.large_string()), value_set=wanted)
-                yield file, table.filter(pc.invert(inside) if other else inside).select(columns)
+                yield file + chosen, table.filter(pc.invert(inside) if other else inside).select(columns)
 
-        sign = "!=" if other else "="
-        label = f"{self.label} where {column}{sign}{'|'.join(wanted.to_pylist())}"
-        return replace(self, label=label, fetch=fetch, rows=None)
+        chosen = f" where {column}{'!=' if other else '='}{'|'.join(wanted.to_pylist())}"
+        return replace(self, label=self.label + chosen, fetch=fetch, rows=None)
 
 
 def gathered(pieces: Iterable[Piece], size: int, label: str) -> Iterator[tuple[pa.Table, Files]]:
