@@ -39,6 +39,7 @@ BENCHMARKS = {
     "solver-speed": "the exact solver against other solvers",
     "predict": "contexts per second of each way to predict",
     "ingest": "time and memory of reading ten million votes",
+    "stream": "memory and speed of reading and predicting from Parquet, at any size",
     "arena-scale": "time and memory of fitting an arena release",
     "memory": "memory of pseudo-outcomes for many contexts and pairs",
     "device": "stages of a fit, and an accelerator against the processor",

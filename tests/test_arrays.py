@@ -1,3 +1,5 @@
+import mmap
+import tempfile
 from itertools import combinations
 
 import numpy as np
@@ -5,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nasheval import arrays
 from nasheval.arrays import int_dtype, n_pairs, offsets_of, pair_index, readonly, runs
 
 
@@ -53,3 +56,25 @@ def test_pair_index_counts_the_pairs_in_order(n_agents: int) -> None:
     assert n_pairs(n_agents) == len(pairs)
     j, k = (np.array([pair[i] for pair in pairs], np.uint8) for i in range(2))  # a type that 2K would overflow
     assert pair_index(j, k, n_agents).tolist() == list(range(len(pairs)))
+
+
+def test_many_zeros_lie_in_a_file_without_a_name(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(arrays, "MAPPED", 48)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    zeros = arrays.large_zeros((4, 3))
+    assert zeros.dtype == np.float32
+    assert not zeros.any()
+    zeros[2, 1] = 5
+    assert zeros.sum() == 5
+    assert type(zeros.base.base.obj) is mmap.mmap
+    assert list(tmp_path.iterdir()) == []
+    assert arrays.large_zeros((2, 3)).base is None
+
+
+def test_zeros_are_in_memory_where_the_disk_is_full(monkeypatch) -> None:
+    def full(*_: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(arrays, "MAPPED", 0)
+    monkeypatch.setattr(arrays.os, "posix_fallocate", full)
+    assert arrays.large_zeros((4, 3)).base is None

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+import mmap
+import os
+import tempfile
 from typing import Any, TypeVar
 
 import numpy as np
@@ -14,6 +18,7 @@ Ints = npt.NDArray[np.integer[Any]]
 Bools = npt.NDArray[np.bool_]
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
+MAPPED = 1 << 29  # bytes from which on an array lies in a file
 
 
 def readonly(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
@@ -23,6 +28,26 @@ def readonly(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:
     return view
 
 
+def large_zeros(shape: tuple[int, ...]) -> npt.NDArray[np.float32]:
+    """Return zeros; many of them lie in a nameless temporary file, which the system may take out of memory.
+
+    The file is in the folder that TMPDIR names and goes with the array, or with the process, however that ends. Where
+    it finds no room, the array is in memory.
+    """
+    size = 4 * math.prod(shape)
+    if size < MAPPED:
+        return np.zeros(shape, np.float32)
+    try:
+        with tempfile.TemporaryFile(prefix="nasheval-") as file:
+            if hasattr(os, "posix_fallocate"):
+                os.posix_fallocate(file.fileno(), 0, size)  # a full disk is an error now, not a crash when written to
+            else:
+                file.truncate(size)
+            return np.frombuffer(mmap.mmap(file.fileno(), size), np.float32).reshape(shape)
+    except OSError:
+        return np.zeros(shape, np.float32)
+
+
 def int_dtype(largest: int) -> np.dtype[Any]:
     """Return the smallest signed integer type that holds values from 0 to `largest`."""
     return np.dtype(next(t for t in (np.int8, np.int16, np.int32, np.int64) if largest <= np.iinfo(t).max))
@@ -30,9 +55,10 @@ def int_dtype(largest: int) -> np.dtype[Any]:
 
 def offsets_of(sizes: Ints) -> Ints:
     """Return where each run starts, (n + 1,), given the run lengths, (n,)."""
-    total = np.zeros(len(sizes) + 1, np.int64)
-    np.cumsum(sizes, out=total[1:])
-    return total.astype(np.int32) if total[-1] <= np.iinfo(np.int32).max else total
+    narrow = np.sum(sizes, dtype=np.int64) <= np.iinfo(np.int32).max
+    total: Ints = np.zeros(len(sizes) + 1, np.int32 if narrow else np.int64)
+    np.cumsum(sizes, dtype=total.dtype, out=total[1:])
+    return total
 
 
 def runs(starts: Ints, sizes: Ints) -> Ints:

@@ -34,3 +34,33 @@ def stages(shares: Mapping[str, float], *, show: bool) -> Iterator[Callable[[str
             return lambda share: bar.advance(task, share * shares[name])
 
         yield begin
+
+
+@contextmanager
+def rows_done(total: int, done: int, *, show: bool) -> Iterator[Callable[[int], None]]:
+    """Show how many rows are done of how many, how many per second and the time left; yield how to advance.
+
+    Args:
+        done: rows that an earlier run did.
+        show: whether to draw at all; the bar goes to standard error, and leaves nothing behind.
+    """
+    if not show:
+        yield lambda rows: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    rows = TextColumn("{task.completed:,.0f} of {task.total:,.0f} rows")
+    left = TimeRemainingColumn()
+    console = Console(stderr=True)
+    with Progress(rows, BarColumn(), TextColumn("{task.fields[rate]}"), left, console=console, transient=True) as bar:
+        task = bar.add_task("", total=total, completed=done, rate="")
+        here = 0
+
+        def advance(count: int) -> None:
+            nonlocal here
+            here += count
+            rate = here / max(bar.tasks[0].elapsed or 0.0, 1e-9)
+            bar.update(task, advance=count, rate=f"{rate:,.0f} a second")
+
+        yield advance

@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nasheval.contexts import ContextEncoder, TextEncoder, columns
+from nasheval import arrays
+from nasheval.contexts import ContextEncoder, TextEncoder, columns, encoder, text
 from nasheval.errors import InputError
 
 NAN = float("nan")
@@ -339,3 +340,24 @@ def test_what_cannot_be_encoded_is_refused(case: str) -> None:
     with pytest.raises(InputError) as caught:
         encoder.encode(**{"table": TABLE, **arguments})
     assert str(caught.value) == message
+
+
+@pytest.mark.parametrize("form", ["trees", "network"])
+def test_blocks_of_rows_and_mapped_files_do_not_matter(form: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = {"x": [1.0, None, 3.0, -2.0, 8.0], "c": ["a", "b", None, "a", "z"], "b": [True, None, False, True, True]}
+    rows = pa.table({**table, "said": ["one", "two", "one", None, "three"]})
+    fitted = ContextEncoder.fit(rows[:4], text="said")
+    whole = fitted.encode(rows, form=form)
+    monkeypatch.setattr(encoder, "_ROWS", 2)
+    monkeypatch.setattr(text, "_ROWS", 2)
+    monkeypatch.setattr(arrays, "MAPPED", 0)
+    mapped = fitted.encode(rows, form=form)
+    assert mapped.base is not None
+    assert mapped.tobytes() == whole.tobytes()
+
+
+def test_a_bad_row_is_counted_from_the_first_of_all_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    fitted = ContextEncoder.fit(pa.table({"x": [1.0, 2.0]}))
+    monkeypatch.setattr(encoder, "_ROWS", 2)
+    with pytest.raises(InputError, match="column 'x', rows 4, 5: 1e\\+300 is not a finite number"):
+        fitted.encode(pa.table({"x": [1.0, 2.0, 3.0, 1e300, 1e300]}))

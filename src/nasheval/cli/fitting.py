@@ -161,7 +161,8 @@ def fit(
         by_value(log, by, log.context_offsets[1:] > log.context_offsets[:-1])  # refuses what is no context column
     model = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
     division = _Division(log, holdout, reading.seed)
-    model.fit(division.train if division.once else log)
+    del log  # of a large one only the parts stay
+    model.fit(division.log)
     model.save(out, overwrite=overwrite, keep_text=keep_text)
     evaluation, note = division.comparison(model, show=show)
     column = by or next(iter(grouping_columns(model.stage1_.log, most=1, quartiles=False)), None)
@@ -188,10 +189,11 @@ class _Division:
     """A log in contexts to fit on and contexts, a share `holdout` of all, to compare on."""
 
     def __init__(self, log: Feedback, holdout: float, seed: int) -> None:
-        self.log, self.holdout, self.seed = log, holdout, seed
+        self.holdout, self.seed = holdout, seed
         self.train, self.test = log.split(1 - holdout, seed=seed) if holdout else (log, log[:0])
         self.enough = self.test.n_contexts >= _FEWEST and min(self.train.n_records, self.test.n_records) > 0
         self.once = self.enough and log.n_records > _LARGE
+        self.log = self.train if self.once else log  # what the model that is saved is fitted on
 
     def comparison(self, model: NashEval, *, show: bool) -> tuple[Evaluation | None, str]:
         """Return how a model does on the contexts held out, and what to know about that; None where it cannot be."""

@@ -11,6 +11,7 @@ from typing import Any, TypeAlias, get_args
 import numpy as np
 import pyarrow as pa
 
+from nasheval.arrays import large_zeros
 from nasheval.contexts.columns import KINDS, MAX_LEVELS, AnyColumn, Block, CategoricalColumn, Form, column_from
 from nasheval.contexts.table import Column, as_table, holds_text
 from nasheval.contexts.text import TextEncoder
@@ -21,6 +22,7 @@ from nasheval.files import Kinds, parse_json, require_fields
 Row: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 FORMAT, VERSION = "nasheval.contexts", 1
 _ABSENT = object()
+_ROWS = 1 << 17  # contexts encoded at a time
 _SAVED: Kinds = {
     "format": str,
     "version": int,
@@ -88,14 +90,24 @@ class ContextEncoder:
         if contexts.num_rows == 0 and not contexts.column_names:
             return np.empty((0, width), dtype=np.float32)
         _require(contexts, [*(column.name for column in self.columns), *([] if self.text is None else [self.text])])
-        X = np.zeros((contexts.num_rows, width), dtype=np.float32)
+        X = large_zeros((contexts.num_rows, width))
+        try:
+            for start in range(0, len(X), _ROWS):  # one block of a mapped X at a time, not one column
+                self._write(X[start : start + _ROWS], contexts.slice(start, _ROWS), form)
+        except ReadError:
+            self._write(np.zeros(X.shape, np.float32), contexts, form)  # for its message, which counts all rows
+            raise
+        own = width - (self.text_encoder.dim if self.text_encoder else 0)
+        X[:, own:] = self.embed(contexts) if vectors is None else vectors
+        return X
+
+    def _write(self, out: Block, contexts: pa.Table, form: Form) -> None:
+        """Write the features of all columns into `out`, (n, p) of zeros."""
         start = 0
         for column in self.columns:
             stop = start + len(column.names(form))
-            column.write(X[:, start:stop], contexts[column.name], form)
+            column.write(out[:, start:stop], contexts[column.name], form)
             start = stop
-        X[:, start:] = self.embed(contexts) if vectors is None else vectors
-        return X
 
     def encode_one(self, context: Mapping[str, object] | Row) -> tuple[Block, Block] | None:
         """Encode one context of plain Python values for trees (1, p) and networks (1, q), without a table.

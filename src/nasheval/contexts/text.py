@@ -14,6 +14,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from nasheval.arrays import large_zeros
 from nasheval.contexts.table import as_strings
 from nasheval.errors import InputError, MissingExtraError
 
@@ -27,6 +28,7 @@ LARGEST_DIM = 16_384
 _BATCH_CHARACTERS = 1_000_000
 _BATCH_TEXTS = 32
 _PROGRESS_FROM = 5_000
+_ROWS = 1 << 17  # rows filled at a time
 
 
 @dataclass(frozen=True)
@@ -63,7 +65,10 @@ class TextEncoder:
         # One row of zeros more than there are texts: the null index -1 picks it.
         vectors = np.vstack([self._embed(distinct), np.zeros((1, self.dim), dtype=np.float32)])
         rows: npt.NDArray[np.int32] = coded.indices.fill_null(-1).to_numpy()
-        return vectors[rows]
+        embedded = large_zeros((len(rows), self.dim))
+        for start in range(0, len(rows), _ROWS):
+            embedded[start : start + _ROWS] = vectors[rows[start : start + _ROWS]]
+        return embedded
 
     def _embed(self, texts: Sequence[str]) -> Vectors:
         """Embed distinct texts, shortest first, so that batches need little padding."""

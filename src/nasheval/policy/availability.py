@@ -15,7 +15,7 @@ from nasheval.errors import Argument, InputError
 from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.groups import context_column
 from nasheval.feedback.log import Feedback
-from nasheval.policy.base import Policy, available
+from nasheval.policy.base import Policy, available, block_of
 
 _MOST_VALUES = 500
 
@@ -44,11 +44,12 @@ class AmongAvailable:
     def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
         """Return (n, K) lotteries; `agents` are the available ones, and the game is played among those seen there."""
         up, table = available(self.agents, agents), as_table(contexts)
-        lotteries = np.zeros((table.num_rows, len(up)))
-        for value, rows in _rows_by_value(table, self.column):
-            here = self.among(value, up)
-            names = [agent for agent, there in zip(self.agents, here, strict=True) if there]
-            lotteries[rows] = self.policy.predict_proba(table.take(pa.array(rows)), agents=names)
+        lotteries, step = np.zeros((table.num_rows, len(up))), block_of(len(up))
+        for start in range(0, table.num_rows, step):
+            block = table.slice(start, step)
+            for value, rows in _rows_by_value(block, self.column):
+                names = [agent for agent, there in zip(self.agents, self.among(value, up), strict=True) if there]
+                lotteries[start + rows] = self.policy.predict_proba(block.take(pa.array(rows)), agents=names)
         return lotteries
 
     def among(self, value: str | None, up: Bools) -> Bools:

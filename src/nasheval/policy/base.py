@@ -22,6 +22,20 @@ if TYPE_CHECKING:
 # Payoffs (n, k, k) among the k available agents, which of all (K,) those are, and the n contexts -> lotteries (n, k).
 Rule: TypeAlias = Callable[[Floats, Bools, pa.Table], Floats]
 CELLS = 1 << 22  # payoffs held for one chunk of contexts: 32 MB as float64
+_MOST = 1 << 17  # contexts of a chunk or block
+
+
+def chunk_of(n_agents: int) -> int:
+    """Return how many contexts are answered at a time: a power of two."""
+    return min(_MOST, 1 << (max(1, CELLS // n_agents**2).bit_length() - 1))
+
+
+def block_of(n_agents: int) -> int:
+    """Return of how many contexts a file is predicted at a time: whole chunks, of every policy.
+
+    Matrices of other heights are multiplied in other orders; so a file's answers do not depend on where it is cut.
+    """
+    return max(1 << 12, min(_MOST, 1 << ((CELLS // n_agents).bit_length() - 1)))
 
 
 @runtime_checkable
@@ -76,7 +90,7 @@ class Contextual:
         """Return (n, K) lotteries; `agents` are the available ones, and the rule is applied to the game among them."""
         up, table = available(self.agents, agents), as_table(contexts)
         X, K = Features.of(self.encoder, contexts), len(up)
-        lotteries, step = np.zeros((len(X), K)), max(1, CELLS // (K * K))
+        lotteries, step = np.zeros((len(X), K)), chunk_of(K)
         for start in range(0, len(X), step):
             rows = slice(start, start + step)
             games = self.payoff.predict(X[rows])[:, up][:, :, up]

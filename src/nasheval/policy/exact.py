@@ -16,7 +16,7 @@ from nasheval.game.regularizers import L2, Regularizer
 from nasheval.game.solver import lotteries
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.second_stage import PayoffModel
-from nasheval.policy.base import CELLS, available
+from nasheval.policy.base import available, chunk_of
 from nasheval.policy.terms import AnyCosts, Terms
 
 if TYPE_CHECKING:
@@ -75,7 +75,7 @@ class ExactEquilibria:
             omega: regulariser of these n games, with costs and budget.
             up: (K,) the available agents.
         """
-        answers, step = np.empty((len(X), len(up))), max(1, CELLS // len(up) ** 2)
+        answers, step = np.empty((len(X), len(up))), chunk_of(len(up))
         for start in range(0, len(X), step):
             rows = np.arange(start, min(start + step, len(X)))
             chunk = X if len(rows) == len(X) else X[rows]

@@ -213,19 +213,28 @@ def winner_notes(model: PayoffModel, payoff: Floats, winners: Sequence[str], up:
         yield note
 
 
-def context_notes(stage1: Stage1, won: Bools, up: Bools) -> Iterator[str]:
-    """Say at how many contexts a winner was never compared with some rival; nothing where all were.
+def count_not_met(stage1: Stage1, won: Bools, up: Bools) -> Ints:
+    """Return (2,) at how many contexts a winner's payoff against some rival is bridged, and where nothing connects it.
 
     Args:
         won, up: (n, K) the winners and the candidates.
+    """
+    return np.array([int(rivals.any(axis=1).sum()) for rivals in rivals_not_met(stage1.status, won, up)])
+
+
+def context_notes(stage1: Stage1, counts: Ints, n_contexts: int) -> Iterator[str]:
+    """Say at how many contexts a winner was never compared with some rival; nothing where all were.
+
+    Args:
+        counts: (2,) as `count_not_met` gives them.
     """
     texts = (
         f"a winner was never compared with some rival, and its payoff there is {_how_bridged(stage1)}",
         "nothing connects a winner with some rival: no vote tells which is better",
     )
-    for rivals, text in zip(rivals_not_met(stage1.status, won, up), texts, strict=True):
-        if count := int(rivals.any(axis=1).sum()):
-            yield f"At {count:,} of {len(won):,} contexts {text}."
+    for count, text in zip(counts, texts, strict=True):
+        if count:
+            yield f"At {count:,} of {n_contexts:,} contexts {text}."
 
 
 def _how_bridged(stage1: Stage1) -> str:

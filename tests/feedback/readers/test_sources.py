@@ -243,20 +243,20 @@ def test_a_shuffled_hugging_face_dataset_keeps_its_rows_together(votes, columns)
 
 def test_only_the_columns_asked_for_are_read(votes, here):
     pq.write_table(pa.table(votes), "votes.parquet")
-    read = open_source("votes.parquet").read(["winner", "model_a"])
+    read, _ = open_source("votes.parquet").read(["winner", "model_a"])
     assert read.column_names == ["winner", "model_a"]
 
 
 def test_agent_names_come_out_of_parquet_as_a_dictionary(votes, here):
     pq.write_table(pa.table(votes), "votes.parquet")
-    read = open_source("votes.parquet").read(["model_a", "e"], text=["model_a", "e"])
+    read, _ = open_source("votes.parquet").read(["model_a", "e"], text=["model_a", "e"])
     assert pa.types.is_dictionary(read["model_a"].type)
     assert pa.types.is_float64(read["e"].type)
 
 
 def test_a_column_whose_name_has_a_dot_is_read_as_it_is(here):
     pq.write_table(pa.table({"gpt-3.5": [1.0], "gpt-3": [2.0], "a": [{"b": 3.0}]}), "scores.parquet")
-    assert open_source("scores.parquet").read(["gpt-3.5"]).to_pylist() == [{"gpt-3.5": 1.0}]
+    assert open_source("scores.parquet").read(["gpt-3.5"])[0].to_pylist() == [{"gpt-3.5": 1.0}]
 
 
 def test_names_that_look_like_numbers_stay_text_in_csv(here):

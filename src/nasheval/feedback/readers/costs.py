@@ -79,5 +79,5 @@ def _means(pattern: str, source: str | Source, agents: Sequence[str]) -> dict[st
     """Return the mean of each agent's cost column in the log's own file."""
     opened, columns = open_source(source), {agent: pattern.replace(_AGENT, agent) for agent in agents}
     opened.need("costs", *columns.values())
-    table = opened.read(columns.values())
+    table, _ = opened.read(columns.values())
     return {agent: float(np.nanmean(numbers(column, table[column]))) for agent, column in columns.items()}

@@ -10,12 +10,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Ints
-from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.arrow_columns import coded
 from nasheval.feedback.coverage import ReadReport
 from nasheval.feedback.log import Feedback
-from nasheval.feedback.readers.arena import ARENA_55K, TAGS, detect_schema, first_of_json_lists, prompts, tag_paths
+from nasheval.feedback.readers.arena import TAGS, first_of_json_lists, prompts, tag_paths
 from nasheval.feedback.readers.grouping import (
     Join,
     group_rows,
@@ -27,7 +26,7 @@ from nasheval.feedback.readers.grouping import (
 )
 from nasheval.feedback.readers.parsing import names_in, numeric_column, refuse_unknown, time_column
 from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, raw_values, several
-from nasheval.feedback.readers.sources import Source, open_source
+from nasheval.feedback.readers.sources import Source
 from nasheval.feedback.records import Records
 
 ROLES = ("context_id", "voter", "time", "propensity", "weight")
@@ -92,15 +91,19 @@ class Covariates:
 
     def read(self, columns: Iterable[str], on_error: OnError) -> tuple[pa.Table, RowChecks]:
         """Read the log's columns of verdicts and all that stand beside them; and what is wrong with its rows."""
+        table, files = self.source.read(self.with_own(columns), text=self.as_text)
+        return table, RowChecks(self.source.label, table.num_rows, on_error, files)
+
+    def with_own(self, columns: Iterable[str]) -> list[str]:
+        """Return some columns of the log and all that stand beside them."""
         keys = [*self.roles.values(), *([self.join.left] if self.join else [])]
         own = [*self.context, *([self.text_column] if self.text_column else [])]
         plain = [name for name in own if name not in self.tags and name not in self.from_join]
-        wanted = [*columns, *keys, *plain, *([TAGS] if self.tags else [])]
-        table = self.source.read(wanted, text=self._as_text())
-        return table, RowChecks(self.source.label, table.num_rows, on_error)
+        return [*columns, *keys, *plain, *([TAGS] if self.tags else [])]
 
-    def _as_text(self) -> set[str]:
-        """Return the columns that must not be taken for numbers: ids, names, prompts and categories."""
+    @property
+    def as_text(self) -> set[str]:
+        """The columns that must not be taken for numbers: ids, names, prompts and categories."""
         ids = [self.roles.get("context_id"), self.roles.get("voter"), self.join.left if self.join else None]
         return {name for name in [*ids, self.text_column, *self.categorical, *self.named] if name}
 
@@ -133,7 +136,7 @@ class Covariates:
         if self.join and name in self.from_join:
             guessed, origin = self.join.source.untyped and name != self.join.right, self.join.source.label
         else:
-            guessed, origin = self.source.untyped and name not in self._as_text(), ""
+            guessed, origin = self.source.untyped and name not in self.as_text, ""
         return refuse_unknown(checks, column, name, origin=origin) if guessed else column
 
     def _prompts(self, checks: RowChecks, column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -218,37 +221,6 @@ class Covariates:
         if self.join:
             roles["join"] = f"{self.join.left} = {self.join.right} of {self.join.source.label}"
         return {role: name for role, name in roles.items() if name}
-
-
-def read_contexts(
-    rows: str | Source, encoder: ContextEncoder, *, join: Sequence[str] | None = None, keep: Sequence[str] = ()
-) -> tuple[pa.Table, pa.Table]:
-    """Return the contexts of a file, read as the model's own were, and the columns to carry over.
-
-    Args:
-        rows: the file.
-        encoder: of the model's contexts.
-        join: as in `read_votes`.
-        keep: columns to carry over.
-    """
-    source = open_source(rows)
-    schema = detect_schema(source.names)
-    beside = Covariates(
-        source,
-        context=[column.name for column in encoder.columns],
-        text=encoder.text,
-        join=join,
-        roles={},
-        categorical=[column.name for column in encoder.columns if column.kind == "categorical"],
-        prompt=schema.prompt if schema else None,
-        json_text=schema is ARENA_55K,
-        by_model=True,
-    )
-    source.need("keep", *keep)
-    table, checks = beside.read([*keep, *source.names[:1]], "raise")
-    contexts = beside.contexts(checks, table)
-    checks.settle()
-    return contexts if contexts.num_columns else table.select([]), table.select(list(keep))
 
 
 def _refuse_outcomes(

@@ -160,7 +160,7 @@ def joined_columns(
     checks: RowChecks, join: Join, table: pa.Table, columns: list[str], *, text: Iterable[str] = ()
 ) -> pa.Table:
     """Return columns of the second table, one row for each row of the log; those in `text` come as strings."""
-    other = join.source.read([join.right, *columns], text=[join.right, *text])
+    other, _ = join.source.read([join.right, *columns], text=[join.right, *text])
     theirs, mine = names_in(other, join.right, join.source.label), names_in(table, join.left, checks.source)
     rows = np.asarray(theirs.indices.fill_null(-1))
     seen = np.bincount(rows[rows >= 0], minlength=len(theirs.dictionary))

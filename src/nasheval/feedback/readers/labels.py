@@ -55,7 +55,7 @@ def read_labels(
     values = [str(value) for value in column.dictionary.to_pylist()]
     codes = np.asarray(column.indices.fill_null(len(values)))
     meaning = np.array(
-        [meant.get(v, _KNOWN.get(v.strip().lower(), UNKNOWN)) for v in values] + [meant.get(None, UNKNOWN)]
+        [meant.get(v, _KNOWN.get(v.strip().lower(), UNKNOWN)) for v in values] + [meant.get(None, UNKNOWN)], np.int8
     )
     number = {agent: place for place, agent in enumerate(agents)}
     twofold = [v.strip() in number and v not in meant and m != UNKNOWN for v, m in zip(values, meaning, strict=False)]
@@ -68,10 +68,11 @@ def read_labels(
             accepted="labels that are no agent's name",
             fix=("rename the agent, or say what the label means with ", Argument("labels", {label: ...})),
         )
-    named = np.array([number.get(value.strip(), -2) for value in values] + [-2])[codes]
-    by_name = np.select([named == second, named == first], [SECOND, FIRST], -1)
-    by_name[meaning[codes] != UNKNOWN] = -1
-    outcome = np.where(by_name >= 0, by_name, meaning[codes]).astype(np.int8)
+    named = np.array([number.get(value.strip(), -2) for value in values] + [-2], first.dtype)[codes]
+    outcome, by_name = meaning[codes], np.full(len(codes), -1, np.int8)  # a byte per row: rows are many
+    unknown = outcome == UNKNOWN
+    by_name[unknown & (named == first)], by_name[unknown & (named == second)] = FIRST, SECOND
+    np.copyto(outcome, by_name, where=by_name >= 0)
     _refuse_unknown(checks, outcome == UNKNOWN, codes, [*values, None], name, labels)
     return outcome, _counted(codes, values, meaning, by_name)
 
@@ -125,7 +126,8 @@ def _refuse_unknown(
 
 def _counted(codes: Ints, values: list[str], meaning: Ints, by_name: Ints) -> dict[str, tuple[str, int]]:
     """Return what each label was taken to mean and how often; names of agents are counted together."""
-    counts = np.bincount(codes[by_name < 0], minlength=len(values) + 1)
+    labelled = by_name < 0
+    counts = np.bincount(codes if labelled.all() else codes[labelled], minlength=len(values) + 1)
     counted = {v: (NAMES[m], int(c)) for v, m, c in zip([*values, "nothing"], meaning, counts, strict=True) if c}
     for side, text in ((FIRST, "the first agent's name"), (SECOND, "the second agent's name")):
         if count := int((by_name == side).sum()):
@@ -171,14 +173,14 @@ def duel_records(first: Ints, second: Ints, outcome: Ints, *, n_agents: int, **c
     agent, block, shown = np.empty((n, 2), kind), np.empty((n, 2), np.int8), np.empty((n, 2), np.int8)
     np.minimum(first, second, out=agent[:, 0], casting="unsafe")
     np.maximum(first, second, out=agent[:, 1], casting="unsafe")
-    lower_won, higher_won = np.where(swapped, SECOND, FIRST), np.where(swapped, FIRST, SECOND)
-    block[:, 0], block[:, 1] = outcome == higher_won, outcome == lower_won
+    for place, won_by_other in enumerate((~swapped, swapped)):  # SECOND is 1 and FIRST 0, as are True and False
+        block[:, place] = outcome == won_by_other
     shown[:, 0], shown[:, 1] = swapped, ~swapped
     return Records(
         offsets=np.arange(0, 2 * n + 1, 2, dtype=np.int32 if 2 * n < 2**31 else np.int64),
         agent=agent.ravel(),
         block=block.ravel(),
-        zero=np.where(outcome == BOTH_BAD, Zero.BOTH_BAD, Zero.TIE).astype(np.int8),
+        zero=np.where(outcome == BOTH_BAD, np.int8(Zero.BOTH_BAD), np.int8(Zero.TIE)),
         shown=shown.ravel(),
         **columns,
     )

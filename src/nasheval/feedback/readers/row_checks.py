@@ -6,16 +6,19 @@ import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
 
-from nasheval.arrays import Array, Bools
+from nasheval.arrays import Array, Bools, Ints
 from nasheval.choices import OnError as OnError
 from nasheval.errors import Argument, InputError, ReadError, Text, pieces
 
 COUNTED = 10_000  # values that a message looks through; beyond that it gives no counts
 _SHOWN_ROWS = 5
+# The files that a table was read from: the name of each, how many of its rows come before, and how many are there.
+Files: TypeAlias = tuple[tuple[str, int, int], ...]
 
 
 class RowChecks:
@@ -25,12 +28,13 @@ class RowChecks:
         source: name of the file or object, for messages.
         n_rows: rows of the table.
         on_error: "raise" or "skip".
+        files: those that the rows come from, in order; messages name the first one that is concerned.
     """
 
-    def __init__(self, source: str, n_rows: int, on_error: OnError) -> None:
+    def __init__(self, source: str, n_rows: int, on_error: OnError, files: Files = ()) -> None:
         if on_error not in ("raise", "skip"):
             raise InputError(f"on_error is {on_error!r}; accepted are 'raise' and 'skip'.")
-        self.source, self.on_error = source, on_error
+        self.source, self.on_error, self.files = source, on_error, files
         self.bad = np.zeros(n_rows, bool)
         self.unwanted = np.zeros(n_rows, bool)
         self.faulty = np.zeros(n_rows, bool)  # bad, or would be if the user wanted them
@@ -42,14 +46,25 @@ class RowChecks:
         self.faulty |= rows
         rows = rows & ~self.unwanted
         if rows.any():
-            first = tuple(int(row) + 1 for row in np.flatnonzero(rows)[:_SHOWN_ROWS])
+            file, first, elsewhere = self.located(np.flatnonzero(rows))
+            what += ", in other files too" if elsewhere else ""
             skip = ("pass ", Argument("on_error", "skip"), " to leave such rows out")
             fix = (*pieces(fix), ", or ", *skip) if fix else skip
             total = int(rows.sum())
             self.problems.append(
-                ReadError(what, source=self.source, column=column, rows=first, total=total, accepted=accepted, fix=fix)
+                ReadError(what, source=file, column=column, rows=first, total=total, accepted=accepted, fix=fix)
             )
             self.bad |= rows
+
+    def located(self, rows: Ints) -> tuple[str, tuple[int, ...], bool]:
+        """Return the file of the first of some rows, the first few there, counted from 1, and whether others follow."""
+        files = self.files or ((self.source, 0, len(self.bad)),)
+        ends = np.cumsum([count for *_, count in files])
+        place = int(np.searchsorted(ends, rows[0], side="right"))
+        file, before, count = files[place]
+        inside = rows[rows < ends[place]] - (ends[place] - count) + before
+        shown = tuple(int(row) + 1 for row in inside[:_SHOWN_ROWS])
+        return file, shown, len(inside) < len(rows)
 
     def reject_values(
         self, rows: Bools, column: pa.ChunkedArray, rest: str, *, name: str, accepted: str = "", fix: Text = ""

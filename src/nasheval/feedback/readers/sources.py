@@ -4,22 +4,30 @@ from __future__ import annotations
 
 import glob
 import os
-from collections.abc import Callable, Iterable, Sequence
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nasheval.contexts.table import as_table, decoded, is_list, is_string
+from nasheval.contexts.table import as_table, decoded, is_list
 from nasheval.errors import Argument, InputError, ReadError, one_line
-from nasheval.feedback.readers.row_checks import listed, nearest, refuse_repeats
+from nasheval.feedback.readers.parquet_files import parquet_batches
+from nasheval.feedback.readers.row_checks import Files, listed, nearest, refuse_repeats
 from nasheval.feedback.readers.text_files import UNREADABLE, open_csv, read_json
 
 ACCEPTED = ".parquet, .csv, .tsv, .jsonl, .json, .arrow or .feather (the text formats also with .gz)"
+
+
+# Some rows of a file, and the name of that file; (columns, text columns, rows to skip) -> all of them.
+Piece: TypeAlias = tuple[str, pa.Table]
+Fetch: TypeAlias = Callable[[list[str], set[str], int], Iterable[Piece]]
 
 
 @dataclass(frozen=True)
@@ -29,42 +37,51 @@ class Source:
     Args:
         label: how messages call it.
         schema: names and types, types as far as known before reading.
-        fetch: (columns, text columns) -> Table; text columns are never taken for numbers.
+        fetch: (columns, text columns, rows to skip) -> pieces; text columns are never taken for numbers.
         untyped: whether the file does not say what a column holds, as CSV does not.
+        rows: how many there are, where that is known before reading; else no rows can be skipped.
+        files: those that are read.
     """
 
     label: str
     schema: pa.Schema
-    fetch: Callable[[list[str], set[str]], pa.Table]
+    fetch: Fetch
     untyped: bool = False
+    rows: int | None = None
+    files: tuple[Path, ...] = ()
 
     @property
     def names(self) -> list[str]:
         """Names of the columns."""
         return list(self.schema.names)
 
-    def read(self, columns: Iterable[str], *, text: Iterable[str] = ()) -> pa.Table:
-        """Read some columns; those in `text` come as strings, whatever they look like."""
-        table = self.fetch(list(dict.fromkeys(columns)), set(text))
-        if not table.num_rows:
+    def pieces(self, columns: Iterable[str], *, text: Iterable[str] = (), skip: int = 0) -> Iterator[Piece]:
+        """Yield some columns piece by piece; those in `text` come as strings, whatever they look like.
+
+        Args:
+            skip: rows to leave out at the beginning.
+        """
+        known, empty = self.rows is not None, True
+        left = 0 if known else skip
+        for file, table in self.fetch(list(dict.fromkeys(columns)), set(text), skip if known else 0):
+            empty = empty and not table.num_rows
+            rest = table.slice(left)
+            left = max(0, left - table.num_rows)
+            if rest.num_rows:
+                yield file, _sound(rest, file)
+        if empty and not skip:
             raise ReadError(
                 "there are no rows",
                 source=self.label,
                 accepted="a table with at least one row",
                 fix="check that this is the file or table you meant",
             )
-        for name in table.column_names:
-            try:
-                table[name].validate(full=True)
-            except pa.ArrowException as error:
-                raise ReadError(
-                    f"this column is damaged ({one_line(error)})",
-                    source=self.label,
-                    column=name,
-                    accepted="whole columns; text in UTF-8",
-                    fix="write the file again from its origin",
-                ) from None
-        return pa.table({name: _unwrapped(table[name]) for name in table.column_names})
+
+    def read(self, columns: Iterable[str], *, text: Iterable[str] = ()) -> tuple[pa.Table, Files]:
+        """Return some columns whole, and the files they come from; `text` as in `pieces`."""
+        [(table, files)] = gathered(self.pieces(columns, text=text), sys.maxsize, self.label)
+        pa.default_memory_pool().release_unused()  # what decoding took
+        return table, files
 
     def need(self, role: str, *columns: str, also: Sequence[str] = ()) -> None:
         """Raise where a column that an argument (`role`; "": a model) names is neither here nor in `also`."""
@@ -84,15 +101,66 @@ class Source:
         """Return the rows whose column spells one of some values, or none of them (`other`)."""
         wanted = pa.array(list(values), pa.large_string())
 
-        def fetch(columns: list[str], text: set[str]) -> pa.Table:
+        def fetch(columns: list[str], text: set[str], skip: int) -> Iterator[Piece]:
             extra = set() if column in columns else {column}
-            table = self.fetch([*columns, *extra], text | extra)
-            inside = pc.is_in(decoded(table[column]).cast(pa.large_string()), value_set=wanted)
-            return table.filter(pc.invert(inside) if other else inside).select(columns)
+            for file, table in self.fetch([*columns, *extra], text | extra, skip):
+                inside = pc.is_in(decoded(table[column]).cast(pa.large_string()), value_set=wanted)
+                yield file + chosen, table.filter(pc.invert(inside) if other else inside).select(columns)
 
-        sign = "!=" if other else "="
-        label = f"{self.label} where {column}{sign}{'|'.join(wanted.to_pylist())}"
-        return replace(self, label=label, fetch=fetch)
+        chosen = f" where {column}{'!=' if other else '='}{'|'.join(wanted.to_pylist())}"
+        return replace(self, label=self.label + chosen, fetch=fetch, rows=None)
+
+
+def gathered(pieces: Iterable[Piece], size: int, label: str) -> Iterator[tuple[pa.Table, Files]]:
+    """Yield the rows of pieces as tables of `size` rows, the last one shorter, with the files they come from."""
+    held: list[pa.Table] = []
+    files: dict[str, int] = {}
+    before: dict[str, int] = {}
+    left = size
+
+    def block() -> tuple[pa.Table, Files]:
+        return joined(held, label), tuple((file, before[file], count) for file, count in files.items())
+
+    for file, table in pieces:
+        while table.num_rows:
+            held.append(table.slice(0, left))
+            count, table = held[-1].num_rows, table.slice(left)
+            files[file], before[file], left = files.get(file, 0) + count, before.get(file, 0), left - count
+            if not left:
+                yield block()
+                before[file] += files[file]
+                held, files, left = [], {}, size
+    if held:
+        yield block()
+
+
+def joined(tables: Sequence[pa.Table], label: str) -> pa.Table:
+    """Return the pieces of a source as one table, none of it copied."""
+    try:
+        return pa.concat_tables(tables, promote_options="permissive")
+    except pa.ArrowException as error:
+        raise ReadError(
+            f"the files do not fit together ({one_line(error)})",
+            source=label,
+            accepted="one type per column in all files",
+            fix="give the column the same type in every file",
+        ) from None
+
+
+def _sound(table: pa.Table, source: str) -> pa.Table:
+    """Return a table whose columns are whole, without wrappers; else raise."""
+    for name in table.column_names:
+        try:
+            table[name].validate(full=True)
+        except pa.ArrowException as error:
+            raise ReadError(
+                f"this column is damaged ({one_line(error)})",
+                source=source,
+                column=name,
+                accepted="whole columns; text in UTF-8",
+                fix="write the file again from its origin",
+            ) from None
+    return pa.table({name: _unwrapped(table[name]) for name in table.column_names})
 
 
 def _unwrapped(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -125,7 +193,10 @@ def open_source(data: Any, *, name: str = "the table") -> Source:
 
 
 def _table_source(table: pa.Table, label: str) -> Source:
-    return Source(label, table.schema, lambda columns, text: table.select(columns))
+    def fetch(columns: list[str], text: set[str], skip: int) -> list[Piece]:
+        return [(label, table.select(columns).slice(skip))]
+
+    return Source(label, table.schema, fetch, rows=table.num_rows)
 
 
 def _open_hugging_face(data: Any, name: str) -> Source:
@@ -138,15 +209,15 @@ def _open_hugging_face(data: Any, name: str) -> Source:
             "This dataset is a stream, which has no length; load it without streaming=True, or collect it into a table."
         )
 
-    def fetch(columns: list[str], text: set[str]) -> pa.Table:
-        return data.select_columns(columns).with_format("arrow")[:]
+    def fetch(columns: list[str], text: set[str], skip: int) -> list[Piece]:
+        return [(name, data.select_columns(columns).with_format("arrow")[skip:])]
 
-    return Source(name, data.features.arrow_schema, fetch)
+    return Source(name, data.features.arrow_schema, fetch, rows=len(data))
 
 
 def _open_files(path: str) -> Source:
     files = _files(path)
-    opened = [_FORMATS[_suffix(file)](file) for file in files]
+    opened = [replace(_FORMATS[_suffix(file)](file), files=(file,)) for file in files]
     for one in opened:
         refuse_repeats(one.names, one.label, "column")
     if len(opened) == 1:
@@ -162,18 +233,27 @@ def _open_files(path: str) -> Source:
                 fix="read the files one by one and join the logs with Feedback.concat",
             )
 
-    def fetch(columns: list[str], text: set[str]) -> pa.Table:
-        try:
-            return pa.concat_tables([one.fetch(columns, text) for one in opened], promote_options="permissive")
-        except pa.ArrowException as error:
-            raise ReadError(
-                f"the files do not fit together ({one_line(error)})",
-                source=path,
-                accepted="one type per column in all files",
-                fix="give the column the same type in every file",
-            ) from None
+    def fetch(columns: list[str], text: set[str], skip: int) -> Iterator[Piece]:
+        types = joined([one.schema.empty_table().select(columns) for one in opened], path).schema
+        for one in opened:
+            inside = 0 if one.rows is None else min(skip, one.rows)
+            skip -= inside
+            for file, table in one.fetch(columns, text, inside) if one.rows != inside else ():
+                yield file, _typed(table, types)
 
-    return Source(path, first.schema, fetch, untyped=any(one.untyped for one in opened))
+    counts = [one.rows for one in opened]
+    rows = None if None in counts else sum(count or 0 for count in counts)
+    untyped = any(one.untyped for one in opened)
+    return Source(path, first.schema, fetch, untyped=untyped, rows=rows, files=tuple(files))
+
+
+def _typed(table: pa.Table, types: pa.Schema) -> pa.Table:
+    """Return a piece of one file with the types that its columns have in all files; text may stay a dictionary."""
+    for place, name in enumerate(table.column_names):
+        kind, wanted = table.schema.field(name).type, types.field(name).type
+        if kind != wanted and not pa.types.is_dictionary(kind) and not pa.types.is_null(wanted):
+            table = table.set_column(place, name, table[name].cast(wanted))
+    return table
 
 
 def _files(path: str) -> list[Path]:
@@ -225,28 +305,32 @@ def _suffix(file: Path) -> str:
 
 
 def _parquet(file: Path) -> Source:
-    schema = _guarded(file, "Parquet", lambda: _decoded(pq.read_schema(file)))
+    with _readable(file, "Parquet"):
+        schema, rows = _decoded(pq.read_schema(file)), pq.read_metadata(file).num_rows
 
-    def fetch(columns: list[str], text: set[str]) -> pa.Table:
-        # Agent names repeat millions of times: read as a dictionary they cost a few bytes per row.
-        coded = [name for name in columns if name in text and is_string(schema.field(name).type)]
-        return _guarded(
-            file, "Parquet", lambda: pq.read_table(file, columns=columns, read_dictionary=coded, partitioning=None)
-        )
+    def fetch(columns: list[str], text: set[str], skip: int) -> Iterator[Piece]:
+        with _readable(file, "Parquet"):
+            for table in parquet_batches(file, schema, columns, text, skip):
+                yield str(file), table
 
-    return Source(str(file), schema, fetch)
+    return Source(str(file), schema, fetch, rows=rows)
 
 
 def _arrow(file: Path) -> Source:
     from pyarrow import feather
 
-    table = _guarded(file, "Arrow", lambda: feather.read_table(file, memory_map=True))
-    _guarded(file, "Arrow", lambda: _decoded(table.schema))
+    with _readable(file, "Arrow"):
+        table = feather.read_table(file, memory_map=True)
+        _decoded(table.schema)
     return _table_source(table, str(file))
 
 
 def _csv(file: Path) -> Source:
-    names, fetch = open_csv(file, delimiter="\t" if ".tsv" in _suffix(file) else ",")
+    names, read = open_csv(file, delimiter="\t" if ".tsv" in _suffix(file) else ",")
+
+    def fetch(columns: list[str], text: set[str], skip: int) -> list[Piece]:
+        return [(str(file), read(columns, text))]
+
     return Source(str(file), pa.schema([(name, pa.null()) for name in names]), fetch, untyped=True)
 
 
@@ -254,9 +338,10 @@ def _json(file: Path) -> Source:
     return _table_source(read_json(file), str(file))
 
 
-def _guarded(file: Path, kind: str, read: Callable[[], Any]) -> Any:
+@contextmanager
+def _readable(file: Path, kind: str) -> Iterator[None]:
     try:
-        return read()
+        yield
     except UNREADABLE as error:
         raise ReadError(
             f"this is not a readable {kind} file ({one_line(error)})",

@@ -106,12 +106,15 @@ def read_votes(
         raise checks.nothing_left(of="row", accepted="at least one vote between two agents")
     sound, voters = ~checks.faulty, columns.pop("voters", None)
     contexts, context_of = beside.group(table, contexts, np.flatnonzero(sound))
-    rows = {"first": first, "second": second, "outcome": np.where(code == DROP, TIE, code), **columns}
+    rows = {"first": first, "second": second, "outcome": np.where(code == DROP, np.int8(TIE), code), **columns}
+    kept = slice(None) if sound.all() else sound
+    records = duel_records(**{name: values[kept] for name, values in rows.items()}, n_agents=len(names))
+    del table, first, second, rows, columns  # hundreds of megabytes of a large log, which holds them in its own form
     whole = beside.log(  # of all sound rows, wanted or not; those without a verdict tie until they are left out
         checks,
         contexts,
         context_of,
-        duel_records(**{name: values[sound] for name, values in rows.items()}, n_agents=len(names)),
+        records,
         agents=names,
         kind=schema.name,
         used=int(keep.sum()),
