@@ -14,8 +14,9 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from nasheval.arrays import Bools, Floats
-from nasheval.choices import Device, Search
+from nasheval.choices import Device, Engine, Search
 from nasheval.contexts.table import as_table
+from nasheval.engine import workers
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.votes import read_votes
@@ -73,9 +74,9 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         availability: a context column of few values: only agents seen at its value are candidates there.
         tune: False, "fast" or "paper": search hyperparameters of LightGBM and of the learned policy.
         random_state: seed of everything.
-        n_jobs: processes or threads; None: all cores.
+        n_jobs: threads, or workers of the cluster; None: all cores.
         device: "auto", "cpu" or "cuda".
-        engine: "local".
+        engine: "local" (threads of this process) or "ray" (the workers of a Ray cluster); same numbers.
         verbose: whether to show progress.
 
     After `fit`: `stage1_` (nuisances, pseudo-outcomes, payoff), `policy_`, `agents_`, `feature_names_in_`.
@@ -99,7 +100,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
     random_state: int = 0
     n_jobs: int | None = None
     device: Device = "auto"
-    engine: str = "local"
+    engine: Engine = "local"
     verbose: bool = True
 
     @classmethod
@@ -134,7 +135,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         """Learn from a log: a Feedback, the path of a vote file, or a DataFrame of votes."""
         log = feedback if isinstance(feedback, Feedback) else read_votes(feedback)
         effort, settings, learner = self._effort(), self._settings(_STAGE1), self._learner(log)
-        with stages(_SHARES, show=self.verbose) as begin:
+        with workers(self.engine, self.n_jobs) as pool, stages(_SHARES, show=self.verbose) as begin:
+            effort = replace(effort, workers=pool)
             self.stage1_ = fit_stage1(log, **settings, tune=self.tune or None, effort=effort, begin=begin)
             policy = learner.fit(self.stage1_, replace(effort, advance=begin("policy")))
             self.policy_ = among_available(policy, log, self.availability)
@@ -163,8 +165,6 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         return {name: getattr(self, name) for name in names}
 
     def _effort(self) -> Effort:
-        if self.engine != "local":
-            raise InputError(f"engine is {self.engine!r}; accepted is 'local'.")
         if not isinstance(self.random_state, int | np.integer) or self.random_state < 0:
             raise InputError(f"random_state is {self.random_state!r}; accepted is a whole number of 0 or more.")
         jobs = self.n_jobs or os.cpu_count() or 1

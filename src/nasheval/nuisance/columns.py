@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
+from nasheval.engine import run_threads
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort, Features, run_all
 
@@ -63,7 +64,7 @@ class ColumnModels:
         def fill(column: int) -> None:
             values[:, column] = _predicted(models[column], table)
 
-        run_all(fill, range(len(models)), len(models), Effort(n_jobs=1 if values.size < _SMALL else self.n_jobs))
+        run_threads(fill, range(len(models)), 1 if values.size < _SMALL else self.n_jobs)
         return np.clip(values, self.low, self.high, out=values)
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
