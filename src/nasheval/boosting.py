@@ -59,11 +59,11 @@ class Bins:
     """A table cut into bins for each of some training sets, when first asked for; copies that travel do so anew.
 
     Args:
-        rows: which rows of the table each training set has; by default one set has all.
+        rows: which rows of the table each training set has, [set]; by default one set has all.
     """
 
     def __init__(
-        self, table: Floats, categorical: Sequence[int], params: Mapping[str, Any], rows: Sequence[Any] = (slice(None),)
+        self, table: Floats, categorical: Sequence[int], params: Mapping[str, Any], rows: Any = (slice(None),)
     ) -> None:
         self._made_of = table, categorical, params, rows
         self._made: dict[int, Dataset] = {}

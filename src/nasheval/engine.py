@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NamedTuple, TypeVar, get_args
 
 from nasheval.choices import Engine
-from nasheval.errors import Argument, InputError, MissingExtraError
+from nasheval.errors import InputError, MissingExtraError
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -26,9 +26,9 @@ class Workers:
     """The workers of a Ray cluster, while they are open; one that dies is replaced and its calls run again."""
 
     def __init__(self, parallel: Any) -> None:
-        self._parallel = parallel
+        self._parallel, self.count = parallel, int(parallel.n_jobs)
 
-    def run(self, call: Callable[[T], R], arguments: Iterable[T], done: Callable[[], None]) -> list[R]:
+    def run(self, call: Callable[[T], R], arguments: Iterable[T], done: Callable[[], None] = lambda: None) -> list[R]:
         """Return call(argument) for each argument, in order; tell `done` of each as it ends."""
         import ray
         from joblib import delayed
@@ -68,7 +68,7 @@ def workers(engine: Engine, n_jobs: int | None = None) -> Iterator[Workers | Non
         n_jobs: most workers; None: one per core of the cluster.
     """
     if engine not in get_args(Engine):
-        raise InputError(Argument("engine", engine), f": accepted are {' and '.join(map(repr, get_args(Engine)))}.")
+        raise InputError(f"engine is {engine!r}; accepted are {' and '.join(map(repr, get_args(Engine)))}.")
     if engine == "local" or _open:
         yield _open[-1] if engine == "ray" else None
         return
@@ -126,7 +126,7 @@ def run_threads(
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Give linear algebra one thread: calls run side by side, and sums by several threads round differently."""
-    from threadpoolctl import threadpool_limits
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
     with threadpool_limits(1, user_api="blas"):
         yield

@@ -15,14 +15,14 @@ from sklearn.utils.validation import check_is_fitted
 
 from nasheval.arrays import Bools, Floats
 from nasheval.choices import Device, Engine, Search
-from nasheval.contexts.table import as_table
+from nasheval.contexts.table import as_table, count_rows
 from nasheval.engine import workers
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.votes import read_votes
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
-from nasheval.nuisance.learners import Effort
+from nasheval.nuisance.learners import Effort, run_all
 from nasheval.nuisance.trees import TreeOutcome, TreePropensity
 from nasheval.payoff.aggregators import AnyAggregator, Mean
 from nasheval.payoff.bridging import Unseen
@@ -34,7 +34,7 @@ from nasheval.payoff.stage1 import Stage1, fit_stage1
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.payoff.surfaces import Boosting, Regressor
 from nasheval.policy.availability import among_available
-from nasheval.policy.base import Policy, PolicyLearner
+from nasheval.policy.base import CELLS, Policy, PolicyLearner
 from nasheval.policy.choosing import choose, winner_sets
 from nasheval.policy.exact import ExactPolicy
 from nasheval.policy.learned import LearnedPolicy
@@ -197,7 +197,20 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         if changed:
             policy = ExactPolicy(**{**self._settings(_TERMS), **changed}).fit(self.stage1_)
             policy = among_available(policy, self.stage1_.log, self.availability)
-        return policy.predict_proba(contexts, agents=agents)
+        return self._lotteries(policy, contexts, agents)
+
+    def _lotteries(self, policy: Policy, contexts: object, agents: Sequence[str] | None) -> Floats:
+        """Ask a policy: on a cluster, chunk by chunk."""
+        step = max(1, CELLS // len(self.agents_) ** 2)  # contexts that a policy takes at a time
+        if self.engine == "local" or count_rows(contexts) <= step:
+            return policy.predict_proba(contexts, agents=agents)
+        table, starts = as_table(contexts), range(0, count_rows(contexts), step)
+        with workers(self.engine, self.n_jobs) as pool, stages({"predicting": 1.0}, show=self.verbose) as begin:
+            effort = Effort(workers=pool, advance=begin("predicting"))
+            chunks = run_all(
+                lambda start: policy.predict_proba(table.slice(start, step), agents=agents), starts, len(starts), effort
+            )
+        return np.concatenate(chunks)
 
     def predict(
         self,
@@ -244,7 +257,9 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             confidence: share of bootstrap draws within lower and upper, which are a stability range.
             voters: whom uncertainty speaks for, as in `payoff_interval`.
         """
-        return as_frame(list(standings(self._stage1.log, self._groups(by, confidence, voters), self.regularizer)))
+        groups = self._groups(by, confidence, voters)
+        with workers(self.engine if len(groups) > 1 else "local", self.n_jobs) as pool:
+            return as_frame(list(standings(self._stage1.log, groups, self.regularizer, Effort(workers=pool))))
 
     def payoff_interval(
         self, group: Any = None, *, confidence: float = 0.95, voters: Speaks | None = None

@@ -191,7 +191,7 @@ class Workshop:
         shape = Shape(inputs, agents, max(task.recipe.voters for task in tasks), self.hidden, ties)
         epochs = min(self.schedule.epochs, _TRIAL_EPOCHS) if trial else self.schedule.epochs
         schedule = replace(self.schedule, epochs=epochs)
-        return shape, train(data, tasks, shape, schedule, lambda done: self.effort.advance(done * share))
+        return shape, train(data, tasks, shape, schedule, self.effort.share(share))
 
     def _task(self, group: int, row: int, recipe: Recipe, trial: bool) -> Task:
         fit, check = self.splits[row]
