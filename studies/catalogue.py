@@ -40,6 +40,7 @@ BENCHMARKS = {
     "predict": "contexts per second of each way to predict",
     "ingest": "time and memory of reading ten million votes",
     "arena-scale": "time and memory of fitting an arena release",
+    "cluster": "whether a Ray cluster gives the same model, also when a node is lost, and what it costs",
     "memory": "memory of pseudo-outcomes for many contexts and pairs",
     "commands": "whether the command lines of docs/cli.md work on their data",
     "highway-log": "what is in the bundled MO-Highway log",
