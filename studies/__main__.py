@@ -58,6 +58,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     options.add_argument("--seeds", default="", help="such as 70-74 or 1,2,3; by default the study's own")
     options.add_argument("--out", "-o", type=Path, default=Path("results"), help="a folder; each study has one in it")
     options.add_argument("--jobs", type=int, default=0, help="processes, one thread each; 0 takes all cores")
+    options.add_argument("--engine", choices=("local", "ray"), default="local", help="processes here, or a Ray cluster")
     options.add_argument("--fresh", action="store_true", help="start over instead of resuming")
     options.add_argument("--show", action="store_true", help="print full results that are there, and run nothing")
     options.add_argument("--quiet", "-q", action="store_true", help="show no progress")
@@ -104,9 +105,10 @@ def _run(name: str, folder: Path, options: argparse.Namespace) -> Report:
     if missing := _missing(name):
         raise ne.InputError(missing)
     scale = Scale(options.quick, parse_seeds(options.seeds) if options.seeds else None)
-    jobs = options.jobs or os.cpu_count() or 1
+    jobs = options.jobs or (os.cpu_count() or 1 if options.engine == "local" else 0)
     study = catalogue.study(name)
-    return write(run_study(study, folder, scale, jobs=jobs, fresh=options.fresh, show=not options.quiet), folder)
+    how = {"jobs": jobs, "fresh": options.fresh, "show": not options.quiet, "engine": options.engine}
+    return write(run_study(study, folder, scale, **how), folder)
 
 
 def _kept(name: str, folder: Path) -> Report:

@@ -41,6 +41,7 @@ BENCHMARKS = {
     "ingest": "time and memory of reading ten million votes",
     "stream": "memory and speed of reading and predicting from Parquet, at any size",
     "arena-scale": "time and memory of fitting an arena release",
+    "cluster": "whether a Ray cluster gives the same model, also when a node is lost, and what it costs",
     "memory": "memory of pseudo-outcomes for many contexts and pairs",
     "device": "stages of a fit, and an accelerator against the processor",
     "commands": "whether the command lines of docs/cli.md work on their data",

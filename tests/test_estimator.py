@@ -349,7 +349,7 @@ def test_the_printed_algorithm_runs_under_both_designs(design):
         ({"second_stage": "shared", "strength": 1.0}, "only second_stage='corrected' has one"),
         ({"policy": "nash"}, "policy is 'nash'; accepted are 'exact', 'learned'"),
         ({"device": "tpu"}, "device is 'tpu'; accepted are 'auto', 'cpu' and 'cuda'"),
-        ({"engine": "spark"}, "engine is 'spark'; accepted is 'local'"),
+        ({"engine": "spark"}, "engine is 'spark'; accepted are 'local' and 'ray'"),
         ({"folds": 1}, "folds"),
         (
             {"cost_weight": -1.0, "costs": {"a": 1, "b": 2, "c": 3}},

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from nasheval.contexts.encoder import ContextEncoder as ContextEncoder
     from nasheval.contexts.text import TextEncoder as TextEncoder
+    from nasheval.engine import workers as workers
     from nasheval.errors import ConvergenceError as ConvergenceError
     from nasheval.errors import InputError as InputError
     from nasheval.errors import MissingExtraError as MissingExtraError
@@ -80,6 +81,7 @@ _HOMES = {
     "read_scores": "nasheval.feedback.readers.scores",
     "read_votes": "nasheval.feedback.readers.votes",
     "solve": "nasheval.game.solver",
+    "workers": "nasheval.engine",
 }
 __all__ = sorted(_HOMES)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -53,6 +54,32 @@ def binned(
         categorical_feature=list(categorical),
         params=dict(params),
     ).construct()
+
+
+class Bins:
+    """A table cut into bins for each of some training sets, when first asked for; copies that travel do so anew.
+
+    Args:
+        rows: which rows of the table each training set has, [set]; by default one set has all.
+    """
+
+    def __init__(
+        self, table: Floats, categorical: Sequence[int], params: Mapping[str, Any], rows: Any = (slice(None),)
+    ) -> None:
+        self._made_of = table, categorical, params, rows
+        self._made: dict[int, Dataset] = {}
+        self._lock = Lock()
+
+    def __getitem__(self, place: int) -> Dataset:
+        """Return the binned table of one training set."""
+        with self._lock:
+            if place not in self._made:
+                table, categorical, params, rows = self._made_of
+                self._made[place] = binned(table[rows[place]], categorical, params)
+            return self._made[place]
+
+    def __reduce__(self) -> tuple[type[Bins], tuple[Any, ...]]:
+        return Bins, self._made_of
 
 
 def take(data: Dataset, rows: Ints, label: Floats, weight: Floats | None = None) -> Dataset:

@@ -14,5 +14,6 @@ Unseen = Literal["model", "tie", "refuse"]
 PolicyName = Literal["exact", "learned"]
 Search = Literal["fast", "paper"]
 Device = Literal["auto", "cpu", "cuda"]
+Engine = Literal["local", "ray"]
 
 Speaks = Literal["panel", "population"]

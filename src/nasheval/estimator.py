@@ -14,14 +14,15 @@ from sklearn.base import BaseEstimator
 from sklearn.utils.validation import check_is_fitted
 
 from nasheval.arrays import Bools, Floats
-from nasheval.choices import Device, Search
-from nasheval.contexts.table import as_table
+from nasheval.choices import Device, Engine, Search
+from nasheval.contexts.table import as_table, count_rows
+from nasheval.engine import workers
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.votes import read_votes
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
-from nasheval.nuisance.learners import Effort
+from nasheval.nuisance.learners import Effort, run_all
 from nasheval.nuisance.trees import TreeOutcome, TreePropensity
 from nasheval.payoff.aggregators import AnyAggregator, Mean
 from nasheval.payoff.bridging import Unseen
@@ -33,7 +34,7 @@ from nasheval.payoff.stage1 import Stage1, fit_stage1
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.payoff.surfaces import Boosting, Regressor
 from nasheval.policy.availability import among_available
-from nasheval.policy.base import Policy, PolicyLearner
+from nasheval.policy.base import CELLS, Policy, PolicyLearner
 from nasheval.policy.choosing import choose, winner_sets
 from nasheval.policy.exact import ExactPolicy
 from nasheval.policy.learned import LearnedPolicy
@@ -74,9 +75,9 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         availability: a context column of few values: only agents seen at its value are candidates there.
         tune: False, "fast" or "paper": search hyperparameters of LightGBM and of the learned policy.
         random_state: seed of everything.
-        n_jobs: processes or threads; None: all cores.
+        n_jobs: threads, or workers of the cluster; None: all cores.
         device: "auto", "cpu" or "cuda".
-        engine: "local".
+        engine: "local" (threads of this process) or "ray" (the workers of a Ray cluster); same numbers.
         verbose: whether to show progress.
 
     After `fit`: `stage1_` (nuisances, pseudo-outcomes, payoff), `policy_`, `agents_`, `feature_names_in_`.
@@ -100,7 +101,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
     random_state: int = 0
     n_jobs: int | None = None
     device: Device = "auto"
-    engine: str = "local"
+    engine: Engine = "local"
     verbose: bool = True
 
     @classmethod
@@ -135,7 +136,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         """Learn from a log: a Feedback, the path of a vote file, or a DataFrame of votes."""
         log = feedback if isinstance(feedback, Feedback) else read_votes(feedback)
         effort, settings, learner = self._effort(), self._settings(_STAGE1), self._learner(log)
-        with stages(_SHARES, show=self.verbose) as begin:
+        with workers(self.engine, self.n_jobs) as pool, stages(_SHARES, show=self.verbose) as begin:
+            effort = replace(effort, workers=pool)
             self.stage1_ = fit_stage1(log, **settings, tune=self.tune or None, effort=effort, begin=begin)
             policy = learner.fit(self.stage1_, replace(effort, advance=begin("policy")))
             self.policy_ = among_available(policy, log, self.availability)
@@ -164,8 +166,6 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         return {name: getattr(self, name) for name in names}
 
     def _effort(self) -> Effort:
-        if self.engine != "local":
-            raise InputError(f"engine is {self.engine!r}; accepted is 'local'.")
         if not isinstance(self.random_state, int | np.integer) or self.random_state < 0:
             raise InputError(f"random_state is {self.random_state!r}; accepted is a whole number of 0 or more.")
         jobs = self.n_jobs or os.cpu_count() or 1
@@ -198,7 +198,20 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         if changed:
             policy = ExactPolicy(**{**self._settings(_TERMS), **changed}).fit(self.stage1_)
             policy = among_available(policy, self.stage1_.log, self.availability)
-        return policy.predict_proba(contexts, agents=agents)
+        return self._lotteries(policy, contexts, agents)
+
+    def _lotteries(self, policy: Policy, contexts: object, agents: Sequence[str] | None) -> Floats:
+        """Ask a policy: on a cluster, chunk by chunk."""
+        step = max(1, CELLS // len(self.agents_) ** 2)  # contexts that a policy takes at a time
+        if self.engine == "local" or count_rows(contexts) <= step:
+            return policy.predict_proba(contexts, agents=agents)
+        table, starts = as_table(contexts), range(0, count_rows(contexts), step)
+        with workers(self.engine, self.n_jobs) as pool, stages({"predicting": 1.0}, show=self.verbose) as begin:
+            effort = Effort(workers=pool, advance=begin("predicting"))
+            chunks = run_all(
+                lambda start: policy.predict_proba(table.slice(start, step), agents=agents), starts, len(starts), effort
+            )
+        return np.concatenate(chunks)
 
     def predict(
         self,
@@ -253,7 +266,9 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             confidence: share of bootstrap draws within lower and upper, which are a stability range.
             voters: whom uncertainty speaks for, as in `payoff_interval`.
         """
-        return as_frame(list(standings(self._stage1.log, self._groups(by, confidence, voters), self.regularizer)))
+        groups = self._groups(by, confidence, voters)
+        with workers(self.engine if len(groups) > 1 else "local", self.n_jobs) as pool:
+            return as_frame(list(standings(self._stage1.log, groups, self.regularizer, Effort(workers=pool))))
 
     def payoff_interval(
         self, group: Any = None, *, confidence: float = 0.95, voters: Speaks | None = None

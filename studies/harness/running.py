@@ -11,14 +11,18 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from multiprocessing import get_context
 from pathlib import Path
+from typing import Literal
 
+import nasheval as ne
 from studies.harness.rows import Row, Rows
 from studies.harness.study import Cell, Scale, Study
 from studies.harness.threads import one_thread_each
 
 CELLS = "cells.jsonl"
+Engine = Literal["local", "ray"]
 Run = Callable[[Cell], Sequence[Row]]
 
 
@@ -59,17 +63,25 @@ class Finished:
 
 
 def run_study(
-    study: Study, folder: Path, scale: Scale, *, jobs: int = 1, fresh: bool = False, show: bool = True
+    study: Study,
+    folder: Path,
+    scale: Scale,
+    *,
+    jobs: int = 1,
+    fresh: bool = False,
+    show: bool = True,
+    engine: Engine = "local",
 ) -> Finished:
     """Run the cells of a study that are not finished yet.
 
     Args:
         folder: of the study; finished cells are lines of its `cells.jsonl`.
-        jobs: processes, one thread each.
+        jobs: processes, one thread each; on a cluster 0 takes all cores.
         fresh: forget what was finished.
         show: whether to draw a bar with the time left.
+        engine: "local", or "ray": workers of a cluster in place of processes.
     """
-    done = run_cells(study.run, study.cells(scale), folder / CELLS, jobs=jobs, fresh=fresh, show=show)
+    done = run_cells(study.run, study.cells(scale), folder / CELLS, jobs=jobs, fresh=fresh, show=show, engine=engine)
     rows, machines = Rows([row for one in done for row in one.rows]), dict.fromkeys(one.machine for one in done)
     return Finished(study, scale, rows, sum(one.seconds for one in done), tuple(machines))
 
@@ -83,16 +95,18 @@ def run_cells(
     fresh: bool = False,
     show: bool = True,
     skip_failures: bool = False,
+    engine: Engine = "local",
 ) -> list[Done]:
     """Run the cells that a file does not hold yet, and return all that are finished, in the order of the cells.
 
     Args:
         run: runs one cell; a function of a module, because it may run in another process.
         path: one line of JSON per finished cell.
-        jobs: processes, one thread each.
+        jobs: processes, one thread each; on a cluster 0 takes all cores.
         fresh: forget what was finished.
         show: whether to draw a bar with the time left.
         skip_failures: print what failed and leave it out, so that the next run tries it again; else it is raised.
+        engine: "local", or "ray": workers of a cluster in place of processes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if fresh:
@@ -100,7 +114,8 @@ def run_cells(
     done = finished_cells(path)
     left = [cell for cell in cells if not _same(done.get(cell.key), cell)]
     with _bar(len(left), show=show) as advance, path.open("a", encoding="utf-8") as file:
-        for one in _results(run, left, jobs, skip_failures):
+        results = _results if engine == "local" else _on_cluster
+        for one in results(run, left, jobs, skip_failures):
             file.write(_line(one))
             file.flush()
             done[one.cell.key] = one
@@ -156,6 +171,26 @@ def _results(run: Run, cells: Sequence[Cell], jobs: int, skip_failures: bool) ->
                     _report(waiting[future], failure, skip_failures)
         finally:
             pool.shutdown(cancel_futures=True)
+
+
+def _on_cluster(run: Run, cells: Sequence[Cell], jobs: int, skip_failures: bool) -> Iterator[Done]:
+    """Run as many cells at a time as there are workers, so that what is finished is kept."""
+    with ne.workers("ray", jobs or None) as pool:
+        assert pool is not None
+        for start in range(0, len(cells), pool.count):
+            some = cells[start : start + pool.count]
+            for cell, one in zip(some, pool.run(partial(_tried, run), some), strict=True):
+                if isinstance(one, Done):
+                    yield one
+                else:
+                    _report(cell, one, skip_failures)
+
+
+def _tried(run: Run, cell: Cell) -> Done | Exception:
+    try:
+        return _timed(run, cell)
+    except Exception as error:
+        return error
 
 
 def _report(cell: Cell, error: BaseException, skip_failures: bool) -> None:

@@ -15,6 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
+from nasheval.engine import run_threads
 from nasheval.feedback.log import Feedback
 from nasheval.forests.packed import Packed
 from nasheval.forests.sklearn_trees import forest_of
@@ -72,11 +73,7 @@ class ColumnModels:
         def fill(column: int) -> None:
             values[:, column] = _predicted(models[column], table)
 
-        if self.n_jobs == 1 or values.size < _SMALL:
-            for column in range(len(models)):
-                fill(column)
-        else:
-            run_all(fill, range(len(models)), len(models), Effort(n_jobs=self.n_jobs))
+        run_threads(fill, range(len(models)), 1 if values.size < _SMALL else self.n_jobs)
         return np.clip(values, self.low, self.high, out=values)
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:

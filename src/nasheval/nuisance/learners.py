@@ -12,6 +12,7 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import count_rows
+from nasheval.engine import Workers, one_thread, run_threads
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
 
@@ -76,28 +77,34 @@ class Effort:
         n_jobs: processes or threads; every single fit uses one.
         device: "cpu" or "cuda", for learners that can use it.
         advance: called with the share of the work done since the last call.
+        workers: of a cluster, for what can be done elsewhere; None: threads of this process.
     """
 
     seed: int = 0
     n_jobs: int = 1
     device: str = "cpu"
     advance: Advance = lambda share: None
+    workers: Workers | None = None
 
     def share(self, share: float) -> Effort:
         """Return the same effort for a share of the work: all of its progress is that share of this one's."""
         return replace(self, advance=lambda done: self.advance(share * done))
 
+    def __reduce__(self) -> tuple[type[Effort], tuple[int, int, str]]:
+        """Travel without the progress bar and the workers, which belong to one process."""
+        return Effort, (self.seed, self.n_jobs, self.device)
+
 
 def run_all(call: Callable[[T], R], arguments: Iterable[T], n_calls: int, effort: Effort) -> list[R]:
-    """Return call(argument) for each argument, `effort.n_jobs` threads at a time, telling `effort` of each."""
-    from joblib import Parallel, delayed
+    """Return call(argument) for each argument, telling `effort` of each.
 
-    run = Parallel(n_jobs=effort.n_jobs, backend="threading", return_as="generator")
-    results = []
-    for result in run(delayed(call)(argument) for argument in arguments):
-        results.append(result)
-        effort.advance(1.0 / n_calls)
-    return results
+    It runs on `effort.n_jobs` threads or, where there are any, on `effort.workers`: so a call returns what it makes,
+    changes nothing, and its argument is small (`nasheval.engine`).
+    """
+    if effort.workers is not None:
+        return effort.workers.run(call, arguments, lambda: effort.advance(1.0 / n_calls))
+    with one_thread():
+        return run_threads(call, arguments, effort.n_jobs, lambda: effort.advance(1.0 / n_calls))
 
 
 @contextmanager

@@ -75,7 +75,8 @@ class SklearnPropensity:
     def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ColumnModels | MenuModels:
         """Fit the clones; see `Learner.fit`."""
         if log.design == "draws":
-            models = run_all(lambda seen: self._over_menus(log, X, seen, effort), train, len(train), effort)
+            folds = range(len(train))
+            models = run_all(lambda fold: self._over_menus(log, X, train[fold], effort), folds, len(train), effort)
             return MenuModels(tuple(models), len(log.menus))
         tasks = inclusion_tasks(log, train, bool(X.network.shape[1]))
         return _fit_columns(self.classifier, X, train, tasks, len(log.menus), effort, 0.0)

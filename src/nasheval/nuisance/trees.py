@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Bools, Floats
-from nasheval.boosting import binned, boosted, complete, loss_curve, take
+from nasheval.boosting import Bins, binned, boosted, complete, loss_curve, take
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
 from nasheval.forests.forest import Forest
@@ -135,7 +135,7 @@ class TreePropensity:
                 *(Argument("propensity", "multinomial", flag="--propensity-model multinomial"), " or 'marginal'."),
             )
         params = complete(self.params, objective="multiclass", num_class=len(log.menus), seed=effort.seed)
-        models = run_all(lambda seen: _over_menus(log, X, seen, params), train, len(train), effort)
+        models = run_all(lambda fold: _over_menus(log, X, train[fold], params), range(len(train)), len(train), effort)
         return MenuModels(tuple(models), len(log.menus))
 
 
@@ -143,10 +143,10 @@ def _fit_columns(
     X: Features, train: Bools, tasks: Iterable[Task], columns: int, params: Mapping[str, Any], effort: Effort
 ) -> ColumnModels:
     params = {"seed": effort.seed, **params}
-    data = [binned(X.trees[seen], X.categorical, params) if X.trees.shape[1] else None for seen in train]
+    bins = Bins(X.trees, X.categorical, params, train)
 
     def fit(task: Task) -> Forest | Booster:
-        return boosted(take(data[task.fold], task.rows, task.label, task.weight), params)
+        return boosted(take(bins[task.fold], task.rows, task.label, task.weight), params)
 
     low = -1.0 if params["objective"] == "regression" else 0.0
     return ColumnModels(fit_columns(fit, tasks, len(train), columns, effort), low, 1.0, effort.n_jobs)

@@ -89,6 +89,10 @@ class Problem:
             self._binned[fold] = outside, binned(held, categorical, params, outside)
         return self._binned[fold]
 
+    def __getstate__(self) -> dict[str, Any]:
+        """Travel without the bins, which are made anew."""
+        return {**vars(self), "_binned": {}}
+
     def curve(self, setting: Setting, fold: int) -> Floats:
         """Return (trees,) the loss on a fold after each tree of a model fitted outside it, until it stops falling."""
         chosen = {"seed": self.seed, **self.params, **setting, "num_iterations": MOST_TREES}
@@ -125,8 +129,8 @@ def search(problems: Sequence[Problem], grid: Grid, how: Search = "fast", effort
     if how == "fast":
         most = min(len(settings), max(2, len(settings) // 10))
         settings = [settings[s] for s in sample_without_replacement(len(settings), most, random_state=effort.seed)]
-    calls = list(product(settings, range(_FOLDS), problems))
-    curves = run_all(lambda call: call[2].curve(call[0], call[1]), calls, len(calls), effort)
+    calls = list(product(settings, range(_FOLDS), range(len(problems))))
+    curves = run_all(lambda call: problems[call[2]].curve(call[0], call[1]), calls, len(calls), effort)
     per_setting = len(calls) // len(settings)
     means = [_mean_curve(curves[start : start + per_setting]) for start in range(0, len(calls), per_setting)]
     best = min(range(len(settings)), key=lambda s: float(means[s].min()))
@@ -136,7 +140,8 @@ def search(problems: Sequence[Problem], grid: Grid, how: Search = "fast", effort
 
 def stop_early(problems: Sequence[Problem], setting: Setting, effort: Effort | None = None) -> Tuned:
     """Choose the number of trees of one setting, the same for all problems, on a third of each problem's contexts."""
-    curves = run_all(lambda problem: problem.curve(setting, 0), problems, len(problems), effort or Effort())
+    places = range(len(problems))
+    curves = run_all(lambda place: problems[place].curve(setting, 0), places, len(problems), effort or Effort())
     mean = _mean_curve(curves)
     return Tuned({"num_iterations": int(mean.argmin()) + 1}, float(mean.min()), 1, len(problems))
 

@@ -188,7 +188,7 @@ class Workshop:
         inputs, agents, ties = self.data.x.shape[1], self.pooled.shape[1], self.tie.shape[1]
         shape = Shape(inputs, agents, max(task.recipe.voters for task in tasks), self.hidden, ties)
         schedule = replace(self.schedule, epochs=self._trial_epochs) if trial else self.schedule
-        return shape, train(data, tasks, shape, schedule, lambda done: self.effort.advance(done * share))
+        return shape, train(data, tasks, shape, schedule, self.effort.share(share))
 
     @property
     def _trial_epochs(self) -> int:

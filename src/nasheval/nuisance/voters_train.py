@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from math import ceil
 
 import numpy as np
 
 from nasheval.arrays import Array, Bools, Floats, Ints, runs
-from nasheval.nuisance.learners import Advance, torch_threads
+from nasheval.nuisance.learners import Advance, Effort, run_all, torch_threads
 from nasheval.nuisance.training import Adam, Tensor, one_cycle, spread_of, to_device
 from nasheval.nuisance.voters_likelihood import log_likelihood
 from nasheval.nuisance.voters_network import DECAYED, FIXED, Shape, forward, initial, pooled_only
@@ -17,6 +17,7 @@ from nasheval.nuisance.voters_records import Kind, Question, Table
 
 _PROOF = 3.0  # log likelihood by which a group must beat the pooled model on held-out records to leave it
 _ROWS = 1 << 15  # contexts evaluated at a time
+_TOGETHER = 50_000  # contexts up to which all models are trained as one
 _RATE = 16e-3  # highest learning rate
 
 
@@ -111,12 +112,37 @@ class Data:
     shares: Floats = field(default_factory=lambda: np.ones(1))
 
 
-def train(
-    data: Data, tasks: list[Task], shape: Shape, schedule: Schedule, advance: Advance = lambda share: None
-) -> Trained:
-    """Train all tasks side by side; each sees its own contexts only, and its best epoch is kept."""
-    with torch_threads(schedule.threads):
-        return _Trainer(data, tasks, shape, schedule).run(advance)
+def train(data: Data, tasks: list[Task], shape: Shape, schedule: Schedule, effort: Effort | None = None) -> Trained:
+    """Train all tasks; each sees its own contexts only, and its best epoch is kept.
+
+    They are trained as one, which makes small steps cheap. Where steps are large on a processor, groups are trained
+    apart, so that each can have a core or a machine of its own: apart and as one differ in rounding.
+    """
+    effort = effort or Effort()
+    group = np.array([task.group for task in tasks])
+    if schedule.device != "cpu" or max(len(task.fit) for task in tasks) <= _TOGETHER:
+        group[:] = 0
+    places = [np.flatnonzero(group == one) for one in np.unique(group)]
+
+    def trained(number: int) -> Trained:
+        mine = [tasks[place] for place in places[number]]
+        with torch_threads(schedule.threads if len(places) == 1 else 1):
+            return _Trainer(data, mine, shape, schedule).run(lambda done: effort.advance(done / len(places)))
+
+    if len(places) == 1:
+        return trained(0)
+    told = replace(effort, advance=lambda share: None) if effort.workers is None else effort  # workers tell nothing
+    return _joined(run_all(trained, range(len(places)), len(places), told), places)
+
+
+def _joined(parts: list[Trained], places: Sequence[Ints]) -> Trained:
+    """Return what was trained apart, in the order of the tasks."""
+    order = np.argsort(np.concatenate(places))
+    parameters = {
+        name: np.concatenate([part.parameters[name] for part in parts])[order] for name in parts[0].parameters
+    }
+    rows = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("loss", "pooled_loss", "epoch"))
+    return Trained(parameters, *rows)
 
 
 class _Trainer:

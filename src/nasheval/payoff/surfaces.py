@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, n_pairs
-from nasheval.boosting import begin, binned, complete, freed, grow, take
+from nasheval.boosting import Bins, begin, binned, complete, freed, grow, take
+from nasheval.engine import run_threads
 from nasheval.forests.forest import Forest
 from nasheval.forests.packed import AtPairs
 from nasheval.nuisance.columns import ColumnModels
@@ -177,7 +178,8 @@ def agent_bins(X: Features, n_agents: int, params: Mapping[str, Any]) -> dict[st
 
 def grow_all(models: Sequence[Booster], trees: int, effort: Effort) -> None:
     """Grow every model to a number of trees, `effort.n_jobs` models at a time."""
-    run_all(lambda model: grow(model, trees), models, max(1, len(models)), effort)
+    share = 1.0 / max(1, len(models))
+    run_threads(lambda model: grow(model, trees), models, effort.n_jobs, lambda: effort.advance(share))
 
 
 def fit_pairs(X: Features, labels: Floats, known: Bools, learner: Boosting | Regressor, effort: Effort) -> PairSurface:
@@ -186,7 +188,7 @@ def fit_pairs(X: Features, labels: Floats, known: Bools, learner: Boosting | Reg
     form, params, means = X.network if trees is None else X.trees, {}, labels.mean(axis=0)
     if trees is not None and form.shape[1]:
         params = trees.params()
-        data = binned(form, X.categorical, params)
+        bins = Bins(form, X.categorical, params)
 
     def fit(pair: int) -> Any:
         if not known[pair] or not form.shape[1]:
@@ -194,7 +196,7 @@ def fit_pairs(X: Features, labels: Floats, known: Bools, learner: Boosting | Reg
         label = np.ascontiguousarray(labels[:, pair])
         if trees is None:
             return fitted(learner, form, label, None, effort.seed)
-        model = begin(take(data, np.arange(len(X)), label), params)
+        model = begin(take(bins[0], np.arange(len(X)), label), params)
         grow(model, trees.trees)
         return freed(model)
 

@@ -13,6 +13,7 @@ import numpy as np
 from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
+from nasheval.nuisance.learners import Effort, run_all
 from nasheval.payoff.inference import GroupPayoff
 from nasheval.policy.pooled import ratings
 
@@ -47,18 +48,27 @@ class Standing:
     bridged: int
 
 
-def standings(log: Feedback, payoffs: Sequence[GroupPayoff], regularizer: Regularizer) -> Iterator[Standing]:
+def standings(
+    log: Feedback, payoffs: Sequence[GroupPayoff], regularizer: Regularizer, effort: Effort | None = None
+) -> Iterator[Standing]:
     """Yield the agents that have a vote in each group, most probable first."""
-    for payoff in payoffs:
-        stability = payoff.equilibrium(regularizer)
-        board = ratings(log if payoff.inside.all() else log[payoff.inside])
-        rating = np.where(board.determined, board.rating, np.nan)
-        order = np.lexsort((-rating, -stability.frequency.round(2), -stability.lottery.round(3)))
-        unseen = ((payoff.status == BRIDGED) & payoff.present).sum(axis=1)
-        for a in order[payoff.present[order]]:
-            chances = (stability.lottery, stability.lower, stability.upper, stability.frequency, stability.winners)
-            numbers = (each[a].item() for each in (*chances, rating, board.error, board.votes, unseen))
-            yield Standing(payoff.name, log.agents[a], *numbers)
+    places = range(len(payoffs))
+    for rows in run_all(
+        lambda g: list(_in_group(log, payoffs[g], regularizer)), places, len(places), effort or Effort()
+    ):
+        yield from rows
+
+
+def _in_group(log: Feedback, payoff: GroupPayoff, regularizer: Regularizer) -> Iterator[Standing]:
+    stability = payoff.equilibrium(regularizer)
+    board = ratings(log if payoff.inside.all() else log[payoff.inside])
+    rating = np.where(board.determined, board.rating, np.nan)
+    order = np.lexsort((-rating, -stability.frequency.round(2), -stability.lottery.round(3)))
+    unseen = ((payoff.status == BRIDGED) & payoff.present).sum(axis=1)
+    for a in order[payoff.present[order]]:
+        chances = (stability.lottery, stability.lower, stability.upper, stability.frequency, stability.winners)
+        numbers = (each[a].item() for each in (*chances, rating, board.error, board.votes, unseen))
+        yield Standing(payoff.name, log.agents[a], *numbers)
 
 
 def as_frame(rows: Sequence[Standing]) -> Any:

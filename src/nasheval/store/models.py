@@ -106,7 +106,7 @@ def load(path: str | PathLike[str], make: Callable[..., _Made]) -> _Made:
     with reading(files.folder / MANIFEST):
         parameters = {"unseen": "tie"}  # that of models saved before pairs were bridged
         parameters |= {name: decode(value) for name, value in manifest["parameters"].items()}
-        model: Any = make(**parameters)
+        model: Any = make(**{**parameters, "engine": "local"})  # where it was fitted is not where it answers
         jobs: Any = parameters.get("n_jobs")
         if not (jobs is None or (type(jobs) is int and jobs != 0)):
             raise ValueError(f"'n_jobs' is {jobs!r:.40}")
