@@ -40,6 +40,7 @@ BENCHMARKS = {
     "predict": "contexts per second of each way to predict",
     "ingest": "time and memory of reading ten million votes",
     "arena-scale": "time and memory of fitting an arena release",
+    "scale": "growth of time and memory with votes and agents, with limits",
     "memory": "memory of pseudo-outcomes for many contexts and pairs",
     "commands": "whether the command lines of docs/cli.md work on their data",
     "highway-log": "what is in the bundled MO-Highway log",
