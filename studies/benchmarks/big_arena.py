@@ -54,10 +54,8 @@ class Arena:
 
     def log(self, votes: int, *, seed: int = 0, voters: int = 0) -> ne.Feedback:
         """Return a log; `voters` names that many voters, 0 none."""
-        table, named = pa.concat_tables(self.tables(votes, seed=seed, voters=voters)), {}
-        if voters:
-            named = {"voter": "voter"}
-        return ne.read_votes(table, context=[*NUMBERS, GROUP], agents=self.agents, design="draws", **named)
+        table, voter = pa.concat_tables(self.tables(votes, seed=seed, voters=voters)), "voter" if voters else None
+        return ne.read_votes(table, context=[*NUMBERS, GROUP], agents=self.agents, design="draws", voter=voter)
 
     def tables(self, votes: int, *, seed: int = 0, voters: int = 0) -> Iterator[pa.Table]:
         """Yield the votes in chunks: the two agents, the verdict, the columns of the context, and the voter."""

@@ -112,7 +112,8 @@ class Line:
     @classmethod
     def from_row(cls, row: Row) -> Line:
         """Return the line that `row` gave."""
-        return cls(**{name: math.nan if value is None and name != "limit" else value for name, value in row.items()})
+        known: dict[str, Any] = {n: math.nan if value is None and n != "limit" else value for n, value in row.items()}
+        return cls(**known)
 
 
 def print_lines(title: str, lines: Iterable[Line], *, markdown: bool = False) -> None:
@@ -161,7 +162,7 @@ def how_many(step: Callable[[int], object], seconds: float, most: int, least: in
 
 
 def in_own_process(name: str, cell: dict[str, Any], *, minutes: float, most_gb: float) -> list[Row]:
-    """Run `python -m studies NAME --cell ...`; return the rows it says, and one {"failed": why} if it does not end well.
+    """Run `python -m studies NAME --cell ...`; return the rows it says, and {"failed": why} if it does not end well.
 
     Args:
         minutes: after which it is stopped; what it said so far is kept.
