@@ -34,7 +34,7 @@ class Spent:
 
     Args:
         wall: seconds by the clock.
-        cpu: seconds of all cores.
+        cpu: seconds of all cores, those of processes that it started included.
         peak_gb: most memory that the process held so far.
     """
 
@@ -45,10 +45,16 @@ class Spent:
 
 def measured(call: Callable[[], Result]) -> tuple[Result, Spent]:
     """Return what a step gives and what it took."""
-    wall, cpu = time.perf_counter(), time.process_time()
+    wall, cpu = time.perf_counter(), _processors()
     result = call()
-    wall, cpu = time.perf_counter() - wall, time.process_time() - cpu
+    wall, cpu = time.perf_counter() - wall, _processors() - cpu
     return result, Spent(wall, cpu, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20)
+
+
+def _processors() -> float:
+    """Return the seconds that this process and those that it waited for have had of all cores."""
+    children = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + children.ru_utime + children.ru_stime
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,8 @@ whatever is not there is said to be "not here".
 from __future__ import annotations
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -36,6 +38,7 @@ from studies.benchmarks.solver_speed import (
     Timed,
     by_scipy,
     guarded,
+    out_of_patience,
     random_games,
     time_ours,
     time_peer,
@@ -43,8 +46,8 @@ from studies.benchmarks.solver_speed import (
 
 NOT_HERE = "not here"
 PREF_VOTING, ARENA_RANK = Path("build/pref_voting"), Path("build/arena-rank/bin/python")
-SOLVERS = (*HIGHS, "Nashpy, linear program", "pref_voting", "Clarabel, quadratic program")
-BAR_SIZES = tuple(BARS)
+SOLVERS = (*HIGHS, "Nashpy, linear program", "Clarabel, quadratic program")
+APART, MOST_APART = "pref_voting", 50  # the most agents that it is asked for
 ELO = 400 / np.log(10)  # points of arena-rank per unit of ours
 # What the other Python runs: prints the CPU seconds of each round and the scores in the order of the names.
 ARENA_RANK_FIT = """
@@ -61,6 +64,20 @@ for _ in range(int(sys.argv[2]) + 1):
     seconds.append(time.process_time() - start)
 scores = {str(name): float(value) for name, value in zip(fitted["competitors"], fitted["ratings"])}
 print(json.dumps({"seconds": seconds[1:], "ratings": scores}))
+"""
+# What a Python that finds pref_voting and the HiGHS it needs runs: time it as if it were here.
+PREF_VOTING_SOLVE = """
+import json, signal, sys
+import numpy
+from studies.benchmarks.solver_speed import Timed, guarded, out_of_patience, time_peer, with_pref_voting
+
+signal.signal(signal.SIGALRM, out_of_patience)
+A, peer, seen = numpy.load(sys.argv[1]), with_pref_voting(), []
+guarded(peer, A[0])
+for _ in range(int(sys.argv[2])):
+    seen.append(Timed())
+    time_peer(peer, A, float(sys.argv[3]), seen[-1])
+print(json.dumps([[one.seconds, one.core, one.games, one.exploitability, one.failed] for one in seen]))
 """
 
 
@@ -132,7 +149,7 @@ def arena_rank(
         path = f"{folder}/votes.parquet"
         pq.write_table(pa.table({name: table[name].cast(pa.string()) for name in table.column_names}), path)
         words = [str(ARENA_RANK), "-c", ARENA_RANK_FIT, path, str(rounds)]
-        said = json.loads(subprocess.run(words, capture_output=True, text=True, check=True).stdout)
+        said = _elsewhere(words)
     [mine] = by_turns([ours], rounds)
     other = np.array([said["ratings"][name] for name in agents]) / ELO
     note = f"errors too; {_off(score, other)}"
@@ -144,37 +161,62 @@ def arena_rank(
 
 def solver_lines(sizes: dict[int, int], rounds: int, seconds: float) -> Iterator[Line]:
     """Yield seconds per game of many at once, of one game, and of peers on the first of the same games."""
-    if PREF_VOTING.exists():
-        sys.path.append(str(PREF_VOTING))
+    signal.signal(signal.SIGALRM, out_of_patience)
     ours, regularizer = next(iter(OURS.items()))
     for K, n in sizes.items():
-        A = random_games(n, K, seed=K)
+        A, what = random_games(n, K, seed=K), f"{n:,} games, K = {K}, {ours}"
         ne.solve(A[:2], regularizer=regularizer)
         for name in (name for name in SOLVERS if PEERS[name][1] >= K):
-            what, against = f"{n:,} games, K = {K}, {ours}", f"{name}, one game"
             try:
                 peer = PEERS[name][0]()
             except ImportError:
-                yield Line("solve", what, against=against, note=NOT_HERE)
+                yield Line("solve", what, against=f"{name}, one game", note=NOT_HERE)
                 continue
             limit = 1 / BARS[K] if name in HIGHS and K in BARS else None
-            yield _solved(A, peer, what, against, rounds, seconds, limit)
+            yield _compared(what, name, *_by_turns(A, peer, rounds, seconds), limit)
+        if K <= MOST_APART:
+            yield pref_voting(A, what, rounds, seconds)
     yield one_game(50, rounds)
 
 
-def _solved(A: Any, peer: Peer, what: str, against: str, rounds: int, seconds: float, limit: float | None) -> Line:
+def _by_turns(A: Any, peer: Peer, rounds: int, seconds: float) -> tuple[list[Timed], list[Timed]]:
     mine, theirs = [Timed() for _ in range(rounds)], [Timed() for _ in range(rounds)]
     guarded(peer, A[0])
     for us, them in zip(mine, theirs, strict=True):
         time_ours(A, ne.L2(RHO), us)
         time_peer(peer, A, seconds, them)
+    return mine, theirs
+
+
+def pref_voting(A: Any, what: str, rounds: int, seconds: float) -> Line:
+    """Return ours against pref_voting, whose HiGHS does not go together with ours in one process."""
+    if not PREF_VOTING.exists():
+        return Line("solve", what, against=f"{APART}, one game", note=f"{NOT_HERE}: make bench-peers")
+    here = os.pathsep.join([str(PREF_VOTING.absolute()), *(path for path in sys.path if path)])
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/games.npy"
+        np.save(path, A[:1000])
+        said = _elsewhere([sys.executable, "-c", PREF_VOTING_SOLVE, path, str(rounds), str(seconds)], PYTHONPATH=here)
+    mine = [Timed() for _ in range(rounds)]
+    for us in mine:
+        time_ours(A, ne.L2(RHO), us)
+    return _compared(what, APART, mine, [Timed(*one) for one in said], None)
+
+
+def _elsewhere(words: list[str], **variables: str) -> Any:
+    """Return the JSON that another Python prints."""
+    done = subprocess.run(words, env=os.environ | variables, capture_output=True, text=True, check=True)
+    return json.loads(done.stdout.strip().splitlines()[-1])
+
+
+def _compared(what: str, name: str, mine: list[Timed], theirs: list[Timed], limit: float | None) -> Line:
     cores = median(us.core / them.core for us, them in zip(mine, theirs, strict=True))
     loss = [max(one.exploitability for one in each) for each in (mine, theirs)]
     note = f"{cores:.3g} core against core; lose at most {loss[0]:.1g}, theirs {loss[1]:.1g}"
     if failed := max(one.failed for one in theirs):
         note += f"; theirs fails on {failed} of {theirs[0].games}"
     times = [[one.seconds for one in each] for each in (mine, theirs)]
-    return Line.of("solve", what, times[0], against, times[1], limit=limit, note=note)
+    return Line.of("solve", what, times[0], f"{name}, one game", times[1], limit=limit, note=note)
 
 
 def one_game(K: int, rounds: int, games: int = 20) -> Line:
@@ -208,8 +250,9 @@ def timed_quality() -> Iterator[Line]:
     from studies.harness.study import Cell
     from studies.paper.contest import OURS as FORM
     from studies.paper.contest import PAPERS
+    from studies.paper.simulated import TEST
 
-    cell = Cell.of(modality="pairwise", voters=3, seed=70, n=20_000, test=quality.TEST, insurance=False)
+    cell = Cell.of(modality="pairwise", voters=3, seed=70, n=20_000, test=TEST, insurance=False)
     rows, spent = measured(lambda: Rows(quality.study(cell)))
     loss = {name: rows.where(method=name).mean("exploitability") for name in (FORM, *PAPERS)}
     best = min(PAPERS, key=loss.__getitem__)

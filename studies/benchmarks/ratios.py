@@ -237,10 +237,12 @@ def cold_lines(model: ne.NashEval) -> Iterator[Line]:
         route = ["-m", "nasheval", "route", saved, *settings, "--format", "json"]
         numpy = ["-c", "import numpy"]
         ours, theirs = by_turns([lambda: _process(route), lambda: _process(numpy)], 3)
-        note = f"imports {', '.join(imported(route)) or 'nothing heavy'}"
+        cpu = median(one.cpu for one in ours)
+        note = f"{cpu:.1f} CPU s; imports {', '.join(imported(route)) or 'nothing heavy'}"
         yield _cold("cold start", [s.wall for s in ours], [s.wall for s in theirs], COLD, note)
-        first = measured(lambda: _process(route, NUMBA_CACHE_DIR=empty))[1].wall
-        yield _cold("first answer, nothing compiled", [first], [theirs[-1].wall], FIRST, "NUMBA_CACHE_DIR is empty")
+        first = measured(lambda: _process(route, NUMBA_CACHE_DIR=empty))[1]
+        note = f"{first.cpu:.1f} CPU s; NUMBA_CACHE_DIR is empty"
+        yield _cold("first answer, nothing compiled", [first.wall], [theirs[-1].wall], FIRST, note)
 
 
 def _cold(part: str, ours: list[float], theirs: list[float], limit: float, note: str) -> Line:
