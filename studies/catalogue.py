@@ -37,13 +37,11 @@ BENCHMARKS = {
     "extremes": "few votes, and many agents",
     "world": "what the simulated world is like",
     "solver-speed": "the exact solver against other solvers",
-    "predict": "contexts per second of each way to predict",
     "ingest": "time and memory of reading ten million votes",
     "arena-scale": "time and memory of fitting an arena release",
     "bench": "one table of all that is measured in ratios, with other packages in the same run",
     "scale": "growth of time and memory with votes and agents, with limits",
     "ratios": "fit, leaderboard, answers and cold start against linear programs and the fit, with limits",
-    "memory": "memory of pseudo-outcomes for many contexts and pairs",
     "commands": "whether the command lines of docs/cli.md work on their data",
     "highway-log": "what is in the bundled MO-Highway log",
 }

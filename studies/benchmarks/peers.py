@@ -224,7 +224,13 @@ def one_game(K: int, rounds: int, games: int = 20) -> Line:
     A = random_games(games, K, seed=1)
     spent = by_turns([lambda: [ne.solve(a) for a in A], lambda: [by_scipy(a) for a in A]], rounds)
     ours, theirs = ([one.wall / games for one in each] for each in spent)
-    return Line.of("solve", f"one game, K = {K}", ours, f"{HIGHS[0]}, one game", theirs)
+    loss = [max(float((a @ pi).max()) for a, pi in zip(A, lotteries, strict=True)) for lotteries in _both(A)]
+    note = f"lose at most {loss[0]:.1g}, theirs {loss[1]:.1g}"
+    return Line.of("solve", f"one game, K = {K}", ours, f"{HIGHS[0]}, one game", theirs, note=note)
+
+
+def _both(A: Any) -> tuple[list[Any], list[Any]]:
+    return [ne.solve(a).strategy for a in A], [by_scipy(a) for a in A]
 
 
 # -- reading ----------------------------------------------------------------------------------------------------------

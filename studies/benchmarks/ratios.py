@@ -242,7 +242,7 @@ def cold_lines(model: ne.NashEval) -> Iterator[Line]:
         yield _cold("cold start", [s.wall for s in ours], [s.wall for s in theirs], COLD, note)
         first = measured(lambda: _process(route, NUMBA_CACHE_DIR=empty))[1]
         note = f"{first.cpu:.1f} CPU s; NUMBA_CACHE_DIR is empty"
-        yield _cold("first answer, nothing compiled", [first.wall], [theirs[-1].wall], FIRST, note)
+        yield _cold("first answer", [first.wall], [theirs[-1].wall], FIRST, note)
 
 
 def _cold(part: str, ours: list[float], theirs: list[float], limit: float, note: str) -> Line:
