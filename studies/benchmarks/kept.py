@@ -36,10 +36,11 @@ def keep(name: str, label: str, tables: Sequence[Table]) -> None:
 
 
 def made() -> str:
-    """Return where and of which commit figures are."""
-    asked = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    """Return where figures were made, and the last commit that changed the package by then."""
+    words = ["git", "log", "-1", "--format=%h", "--", "src"]
+    asked = subprocess.run(words, cwd=PAGE.parent.parent, capture_output=True, text=True, check=False)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    commit = f"commit {asked.stdout.strip()}, " if asked.returncode == 0 else ""
+    commit = f"code of {asked.stdout.strip()}, " if asked.stdout.strip() else ""
     return f"{commit}{cores} {platform.machine()} cores, Python {platform.python_version()}"
 
 

@@ -1,6 +1,6 @@
 """What the package takes against a linear program and against its own fit: ratios with limits, in one run.
 
-`python -m studies ratios [--votes 100000] [--large] [--quick] [--only voters,learned] [--out build/ratios]` fits an
+`python -m studies ratios [--votes 100000] [--large] [--quick] [--only "voters;LightGBM"] [--out build/ratios]` fits an
 arena of 50 agents (`studies/benchmarks/big_arena.py`) with every kind of outcome model and policy, each in a process of
 its own, and prints one table: leaderboard and small logs against the fit; lotteries in bulk and at one context against
 one linear program per game through `scipy.optimize.linprog` (HiGHS), by turns on the same games; and what `nasheval
