@@ -4,12 +4,13 @@ BIN := .venv/bin
 READY := .venv/.ready
 WORKERS ?= auto
 
-.PHONY: help setup demo test lint fix bench studies docs dist clean
+.PHONY: help setup demo test lint fix bench bench-peers studies docs dist clean
 help:
 	@echo "make demo   set up, fit the bundled log, print its leaderboard and write report.html"
 	@echo "make test   set up and pass the whole suite"
 	@echo "make lint   style, types and import order        make fix    mend the style"
-	@echo "make bench  print the benchmark tables           make docs   build the site of docs/ in build/site"
+	@echo "make bench  print the table of benchmarks        make docs   build the site of docs/ in build/site"
+	@echo "make bench-peers   install arena-rank and pref_voting, each apart, for make bench"
 	@echo "make studies   the small version of every table and figure of the paper"
 	@echo "make dist   build wheel and source archive in dist/, and try the wheel in an empty environment"
 	@echo "make clean  remove what make made"
@@ -40,10 +41,14 @@ fix: setup
 	$(BIN)/ruff format .
 
 bench: setup
-	$(BIN)/python -m studies world
-	$(BIN)/python -m studies ingest
-	$(BIN)/python -m studies solver-speed --quick
-	$(BIN)/python -m studies quality --quick --settings pairwise/3
+	$(BIN)/python -m studies bench --fresh
+
+# arena-rank and pref_voting pin old versions of what we use: folders of their own, which `make bench` finds
+bench-peers: setup
+	$(PYTHON) -m venv build/arena-rank
+	build/arena-rank/bin/python -m pip install --quiet --disable-pip-version-check arena-rank
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade --no-deps --target build/pref_voting \
+	    pref_voting tabulate random2 ortools highspy==1.12.0
 
 studies: setup
 	$(BIN)/python -m studies all --quick --fresh --out build/results

@@ -2,7 +2,8 @@
 
 `python -m studies publish [results/]` takes every full study in the folder that `python -m studies` wrote, copies its
 small files to studies/results (which `python -m studies --show` prints) and its figures to docs/figures, and writes
-docs/results.md anew from all results that are kept. Without a folder the page alone is written.
+docs/results.md and the tables of docs/performance.md anew from all results that are kept. Without a folder the pages
+alone are written.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 
+from studies.benchmarks.kept import PAGE as PERFORMANCE
+from studies.benchmarks.kept import filled
 from studies.catalogue import STUDIES
 from studies.harness.options import parser
 from studies.harness.study import Claim, Table
@@ -28,7 +31,7 @@ INTRODUCTION = """# Results
 Every table and figure of the paper, made again by one command each, ours beside the paper's. `python -m studies NAME`
 runs a study, `python -m studies --show NAME` prints what is below. Claims of the paper are marked reproduced or not,
 bars that we set ourselves met or missed. This page is written by `python -m studies publish` from the results in
-studies/results; speed, coverage and memory are in [benchmarks](benchmarks.md).
+studies/results; coverage is in [benchmarks](benchmarks.md), speed and memory in [performance](performance.md).
 """
 # What to know before reading the summary.
 FORMS = """"Ours" is what this package does unless told otherwise. The paper's method comes in two forms: "printed" is
@@ -45,6 +48,7 @@ def main(words: Sequence[str]) -> None:
         if (options.folder / name / RESULTS).exists():
             keep(name, options.folder / name)
     PAGE.write_text(page(), encoding="utf-8")
+    PERFORMANCE.write_text(filled(PERFORMANCE.read_text(encoding="utf-8")), encoding="utf-8")
 
 
 def keep(name: str, folder: Path) -> None:

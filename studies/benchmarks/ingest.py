@@ -33,14 +33,14 @@ COLUMNS = ["model_a", "model_b", "winner", "language", "is_code", "timestamp"]
 MOST_TIMES, MOST_GB = 8.0, 3.0
 
 
-def write_votes(path: Path, votes: int, agents: int, *, seed: int = 0, chunk: int = 500_000) -> None:
+def write_votes(path: Path, votes: int, agents: int, *, seed: int = 0, chunk: int = 500_000, show: bool = True) -> None:
     """Write a file of random votes, plain strings as people have them, a row group a chunk."""
     rng = np.random.default_rng(seed)
     names = pa.array([f"model-{i:02d}-instruct" for i in range(agents)])
     labels = pa.array(["model_a", "model_b", "tie", "both_bad"])
     languages = pa.array(["English", "Polish", "Russian", "Chinese", "German", "French"])
     writer = None
-    for start in track(range(0, votes, chunk), description=f"writing {votes:,} votes"):
+    for start in track(range(0, votes, chunk), description=f"writing {votes:,} votes", disable=not show):
         n = min(chunk, votes - start)
         first = rng.integers(0, agents, n)
         table = pa.table(

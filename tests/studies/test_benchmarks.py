@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from functools import partial
 
-import numpy as np
-import pytest
-
 import nasheval as ne
-from studies.benchmarks import coverage, coverage_arena, memory, quality
+from studies.benchmarks import coverage, coverage_arena, quality
 from studies.benchmarks.worlds import WORLDS, Draws, by_language, population
 from studies.harness.study import Cell
 from studies.paper.contest import BT_REG, MAXIMAL, ORACLE, OURS, PAPERS, PLUG_IN, PRINTED
@@ -46,12 +43,3 @@ def test_quality_scores_what_rq1_scores(monkeypatch):
     assert {OURS, PRINTED, MAXIMAL, f"{BT_REG}, {quality.ON_OURS}"} <= set(rows)
     assert rows[OURS]["cpu"] > 0
     assert 0 < rows[OURS]["rmse"] < 2
-
-
-def test_nuisances_that_cost_nothing_are_means():
-    log = memory.make_log(400, 4)
-    assert (log.n_contexts, log.n_records, log.n_agents, log.design) == (400, 400, 4, "draws")
-    pseudo = memory.fitted(log).stage1_.pseudo
-    total = sum(gamma.sum() for _, gamma in pseudo.chunks())
-    upper = np.triu_indices(4, 1)
-    assert total / 400 == pytest.approx(log.pair_counts.margin[upper].sum(), abs=0.2)
