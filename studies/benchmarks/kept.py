@@ -41,7 +41,8 @@ def made() -> str:
     asked = subprocess.run(words, cwd=PAGE.parent.parent, capture_output=True, text=True, check=False)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     commit = f"code of {asked.stdout.strip()}, " if asked.stdout.strip() else ""
-    return f"{commit}{cores} {platform.machine()} cores, Python {platform.python_version()}"
+    machine = f"{cores} {platform.machine()} cores of load {os.getloadavg()[0]:.0f}"
+    return f"{commit}{machine}, Python {platform.python_version()}"
 
 
 def filled(page: str) -> str:

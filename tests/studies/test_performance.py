@@ -187,6 +187,7 @@ def test_the_performance_page_is_what_is_kept():
 # -- the smallest form of each ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_model_is_measured_against_linear_programs(monkeypatch, capsys):
     for name, value in {"warm_up": lambda: None, "ROUNDS": 1, "BATCH": 64, "GAMES": 3}.items():
         monkeypatch.setattr(ratios, name, value)
