@@ -41,7 +41,8 @@ def made() -> str:
     asked = subprocess.run(words, cwd=PAGE.parent.parent, capture_output=True, text=True, check=False)
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     commit = f"code of {asked.stdout.strip()}, " if asked.stdout.strip() else ""
-    return f"{commit}{cores} {platform.machine()} cores, Python {platform.python_version()}"
+    machine = f"{cores} {platform.machine()} cores of load {os.getloadavg()[0]:.0f}"
+    return f"{commit}{machine}, Python {platform.python_version()}"
 
 
 def filled(page: str) -> str:
@@ -56,7 +57,8 @@ def shown(name: str, parts: str | None = None) -> str:
     if not runs:
         return ""
     if tuple(runs[0]["tables"][0]["header"]) == HEADER:
-        return f"\n{_side_by_side(runs, parts.split(', ') if parts else [])}\n\n"
+        lines = _side_by_side(runs, parts.split(", ") if parts else [])
+        return f"\n{lines}\n\n" if lines else ""
     return "".join(f"\n{_one_below(run)}\n\n" for run in runs)
 
 
@@ -70,7 +72,7 @@ def _table(kept: Run) -> Table:
 
 
 def _side_by_side(runs: Sequence[Run], parts: Sequence[str]) -> str:
-    """Return the lines of several runs: what, against and limit once; ours, theirs, ratio and verdict of each run."""
+    """Return the lines of several runs: what, against and limit once; what was seen by each run. "" without lines."""
     lines: dict[tuple[str, ...], dict[str, tuple[str, ...]]] = {}
     for run in runs:
         for cells in run["tables"][0]["rows"]:
@@ -78,6 +80,8 @@ def _side_by_side(runs: Sequence[Run], parts: Sequence[str]) -> str:
             if not parts or of["part"] in parts:
                 seen = (of["ours"], of["theirs"], _ratio(of), of["verdict"])
                 lines.setdefault((of["part"], of["what"], of["against"], of["limit"]), {})[run["label"]] = seen
+    if not lines:
+        return ""
     labels = [run["label"] for run in runs]
     columns = [f"{label}: {name}" for label in labels for name in ("ours", "theirs", "ratio", "verdict")]
     rows = [[*key, *(cell for label in labels for cell in seen.get(label, ("",) * 4))] for key, seen in lines.items()]

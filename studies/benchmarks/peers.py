@@ -94,7 +94,8 @@ def rating_lines(votes: int, agents: int, rounds: int) -> Iterator[Line]:
         return np.asarray(ne.baselines.ratings(log).score)
 
     score, what = ours(), f"Bradley-Terry with errors, {votes:,} votes, {agents} agents"
-    for name, make in {"evalica": with_evalica, "choix": with_choix}.items():
+    known = {"evalica": (with_evalica, "lists of names"), "choix": (with_choix, "codes that NumPy counts")}
+    for name, (make, start) in known.items():
         try:
             theirs = make(table, arena.agents)
         except ImportError:
@@ -102,7 +103,8 @@ def rating_lines(votes: int, agents: int, rounds: int) -> Iterator[Line]:
             continue
         spent = by_turns([ours, theirs], rounds)
         cpu = [[one.cpu for one in each] for each in spent]
-        yield Line.of("ratings", what, cpu[0], name, cpu[1], unit="CPU s", note=f"no errors; {_off(score, theirs())}")
+        note = f"from {start}, no errors; {_off(score, theirs())}"
+        yield Line.of("ratings", what, cpu[0], name, cpu[1], unit="CPU s", note=note)
     yield arena_rank(table, arena.agents, score, ours, rounds, what)
 
 

@@ -164,11 +164,11 @@ def measure(form: str, votes: int, agents: int, full: bool) -> None:
     limit = BULK_CORRECTED if active else BULK if form.startswith("voters") else None
     for line in (bulk(model, new, limit=limit), one(model, new, limit=ONE_OF.get(form, ONE))):
         say(line=line.row(), corrected=active)
+    if form == "voters":
+        say(step="board", **asdict(measured(lambda: model.leaderboard(GROUP))[1]))
     if form in ("voters", "voters, plug-in", "learned policy"):
         for line in cold_lines(model):
             say(line=line.row(), corrected=active)
-    if form == "voters":
-        say(step="board", **asdict(measured(lambda: model.leaderboard(GROUP))[1]))
 
 
 def is_corrected(model: ne.NashEval) -> bool:

@@ -175,6 +175,7 @@ def test_ratios_of_several_runs_stand_side_by_side(page):
     text = page.read_text()
     assert "| fit | x | y | 0.5 | 8 s | 10 s | 0.8 | MISSED | 2 s | 10 s | 0.2 | met |" in text
     assert "bulk" not in text
+    assert kept.shown("ratios", "cold start") == kept.shown("nothing") == ""
     assert kept.filled(text) == text
 
 
@@ -187,6 +188,7 @@ def test_the_performance_page_is_what_is_kept():
 # -- the smallest form of each ----------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_model_is_measured_against_linear_programs(monkeypatch, capsys):
     for name, value in {"warm_up": lambda: None, "ROUNDS": 1, "BATCH": 64, "GAMES": 3}.items():
         monkeypatch.setattr(ratios, name, value)
