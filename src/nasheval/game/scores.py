@@ -13,10 +13,13 @@ from nasheval.errors import ConvergenceError
 _STEPS = 200
 _HALVINGS = 40
 _CELLS = 1 << 17  # numbers in one (rows, K, K) array: small enough to stay in the processor's cache
+_WEAKEST = 1e-250  # strength against the strongest; weaker agents tie with each other
 _ALIKE = 1e-9  # scores and margins this close are a tie
 
 
-def fit_scores(lead: Floats, meetings: Floats, *, ridge: float, tolerance: float = 1e-9) -> Floats:
+def fit_scores(
+    lead: Floats, meetings: Floats, *, ridge: float, tolerance: float = 1e-9, start: Floats | None = None
+) -> Floats:
     """Return the scores s (n, K) of n Bradley-Terry problems, each summing to zero.
 
     Each minimises sum_{j<k} N_jk log(2 cosh((s_j - s_k) / 2)) - lead . s / 2 + ridge / 2 ||s||^2. With N the votes of a
@@ -28,13 +31,14 @@ def fit_scores(lead: Floats, meetings: Floats, *, ridge: float, tolerance: float
         meetings: (K, K), or (n, K, K) where problems differ in it: N, symmetric, zero on the diagonal.
         ridge: above 0, so that there is exactly one minimum whoever met whom.
         tolerance: the largest |gradient| at which a problem is solved.
+        start: (K,) scores to start from; None: zeros.
     """
     n, K = lead.shape
     step = max(1, _CELLS // (K * K))
     scores = np.empty((n, K))
-    for start in range(0, n, step):
-        rows = slice(start, start + step)
-        scores[rows] = _solved(lead[rows], _rows_of(meetings, rows), ridge, tolerance)
+    for first in range(0, n, step):
+        rows = slice(first, first + step)
+        scores[rows] = _solved(lead[rows], _rows_of(meetings, rows), ridge, tolerance, start)
     return scores
 
 
@@ -42,9 +46,9 @@ def _rows_of(meetings: Floats, rows: slice | Ints | Bools) -> Floats:
     return meetings if meetings.ndim == 2 else meetings[rows]
 
 
-def _solved(lead: Floats, meetings: Floats, ridge: float, tolerance: float) -> Floats:
+def _solved(lead: Floats, meetings: Floats, ridge: float, tolerance: float, start: Floats | None) -> Floats:
     scores, rows = np.empty_like(lead), np.arange(len(lead))
-    s = np.zeros_like(lead)
+    s = np.zeros_like(lead) if start is None else np.tile(start - start.mean(), (len(lead), 1))
     slope = _gradient(s, lead, meetings, ridge)
     for _ in range(_STEPS):
         far = np.abs(slope).max(axis=1) > tolerance
@@ -99,8 +103,12 @@ def score_hessian(s: Floats, meetings: Floats, ridge: float, *, least: float = 0
 
 
 def score_margins(s: Floats) -> Floats:
-    """Return the margins (n, K, K) that scores s (n, K) stand for."""
-    return np.tanh((s[:, :, None] - s[:, None, :]) / 2)
+    """Return the margins (n, K, K) that scores s (n, K) stand for: tanh of half their difference, by K exponentials."""
+    strength = np.exp(s - s.max(axis=1, keepdims=True, initial=-np.inf))
+    strength = np.maximum(strength, _WEAKEST)
+    return np.asarray(
+        (strength[:, :, None] - strength[:, None, :]) / (strength[:, :, None] + strength[:, None, :])
+    )
 
 
 def best_of(values: Floats) -> Bools:

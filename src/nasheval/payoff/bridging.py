@@ -75,10 +75,14 @@ class ScoreBridge:
         """Return (n, b) payoffs."""
         return self.at(payoffs).values
 
-    def at(self, payoffs: Floats) -> Tangent:
-        """Return the bridge at payoffs (n, n_pairs), with its slope in them."""
-        margins = np.clip(payoffs, -_LARGEST, _LARGEST)
-        return Tangent(self, fit_scores(self.lead(margins), self.meetings, ridge=self.ridge))
+    def at(self, payoffs: Floats, near: Floats | None = None) -> Tangent:
+        """Return the bridge at payoffs (n, n_pairs), with its slope in them.
+
+        Args:
+            near: (K,) scores to start from, such as those at mean payoffs; None: zeros.
+        """
+        lead = self.lead(np.clip(payoffs, -_LARGEST, _LARGEST))
+        return Tangent(self, fit_scores(lead, self.meetings, ridge=self.ridge, start=near))
 
     def lead(self, margins: Floats | csr_array) -> Floats:
         """Return (n, K) the sum over seen pairs of votes times margin of each agent, given (n, n_pairs)."""
@@ -96,7 +100,7 @@ class ScoreBridge:
         matrix.eliminate_zeros()
         return matrix
 
-    @property
+    @cached_property
     def ridge(self) -> float:
         """The ridge of the scores: it decides nothing that votes decide."""
         return _RIDGE * float(self.meetings[self.meetings > 0].min(initial=1.0))

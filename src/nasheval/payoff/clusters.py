@@ -127,15 +127,21 @@ def chosen_cluster(n_contexts: int, n_voters: int, speaks: Speaks | None = None)
 
 def _rows(columns: int, n_groups: int) -> int:
     """Return the rows of each group's factor, fewer for many groups; raise where even few are too many to hold."""
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 1 << 34
-    needed = 4 * _ROWS * columns * n_groups
+    memory, needed = _memory(), 4 * _ROWS * columns * n_groups
     if needed > memory / 2:
         raise InputError(
-            f"The means of {columns:,} pairs in {n_groups:,} groups need {needed / 2**30:.1f} GB for their draws, and "
-            f"this machine has {memory / 2**30:.1f} GB; group by a column of fewer values, or leave agents out "
-            "(keep_agents)."
+            f"The draws of {columns:,} means in {n_groups:,} groups need {needed / 2**30:.2g} GB, and this machine has "
+            f"{memory / 2**30:.2g} GB; group by a column of fewer values, or leave agents out (keep_agents)."
         )
     return max(_ROWS, min(factor_rows(columns), _FACTORS // max(1, columns * n_groups)))
+
+
+def _memory() -> int:
+    """Return the bytes of memory of this machine; 16 GB where it does not say."""
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError, OSError):
+        return 1 << 34
 
 
 def _moments(

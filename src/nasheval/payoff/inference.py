@@ -36,6 +36,8 @@ from nasheval.payoff.intervals import (
     studentised_draws,
 )
 from nasheval.payoff.pseudo import PseudoOutcomes
+from nasheval.payoff.stability import Stability as Stability
+from nasheval.payoff.stability import lotteries
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -44,42 +46,6 @@ if TYPE_CHECKING:
 
 ALL = "all"  # the name of the group of all contexts
 _WINNER = 1e-3  # an agent with more than this of the lottery is in the winner set
-
-
-@dataclass(frozen=True, eq=False)
-class Stability:
-    """The equilibrium of a group's mean payoffs, and how far it moves when these move within their uncertainty.
-
-    The range is that of the bootstrap draws, and no confidence interval: where an agent enters or leaves the support,
-    the lottery is no smooth function of the payoffs and the bootstrap is not valid.
-
-    Args:
-        agents: names of the K agents.
-        lottery: (K,) the equilibrium.
-        lower, upper: (K,) range of each agent's probability over the draws, at `confidence`, and the equilibrium's own.
-        frequency: (K,) share of draws in which the agent is in the winner set.
-        winners: (K,) whether it is in the winner set of the equilibrium.
-        confidence: share of draws inside the range.
-    """
-
-    agents: tuple[str, ...]
-    lottery: Floats
-    lower: Floats
-    upper: Floats
-    frequency: Floats
-    winners: Bools
-    confidence: float
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        """Draw the agents, those most often among the winners first."""
-        title = f"Equilibrium, with the range of {self.confidence:.0%} of bootstrap draws"
-        columns = (self.lottery, self.lower, self.upper)
-        order = np.lexsort((-self.lottery, -self.frequency))
-        rows = ((self.agents[a], *(f"{c[a]:.3f}" for c in columns), f"{self.frequency[a]:.1%}") for a in order)
-        yield listing(title, ("agent",), ("lottery", "lower", "upper", "among winners"), rows, len(order))
-
-    def __str__(self) -> str:
-        return plain(self)
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,15 +153,12 @@ class GroupPayoff:
             regularizer: of the game; None: L2(1e-3).
         """
         from nasheval.game.regularizers import L2
-        from nasheval.game.solver import solve
 
         if not self.present.any():
             raise InputError(f"Nobody has a vote in the group {self.name!r}: it has no candidates and no equilibrium.")
         omega = regularizer or L2(1e-3)
-        lottery = solve(np.clip(self.estimate, -1, 1), regularizer=omega, available=self.present).strategy
-        drawn = np.concatenate(
-            [solve(games, regularizer=omega, available=self.present).strategy for games in self._games()]
-        )
+        lottery = lotteries(np.clip(self.estimate, -1, 1)[None], omega, self.present)[0]
+        drawn = np.concatenate([lotteries(games, omega, self.present, lottery > 0) for games in self._games()])
         lower, upper = np.quantile(drawn, [(1 - self.confidence) / 2, (1 + self.confidence) / 2], axis=0)
         lower, upper = np.minimum(lower, lottery), np.maximum(upper, lottery)
         frequency = (drawn > _WINNER).mean(axis=0)

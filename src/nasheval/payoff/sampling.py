@@ -14,7 +14,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Floats, Ints
-from nasheval.payoff.bridging import ScoreBridge
+from nasheval.payoff.bridging import Tangent
 from nasheval.payoff.estimand import CELLS, Estimand
 from nasheval.payoff.grouped import Cells, Votes
 
@@ -23,7 +23,8 @@ _MOST = 1 << 25  # plug-in values of a sample: 256 MB
 _PILOT = 1 << 20  # plug-in values that tell how large a sample to take
 _LEAST = 256  # contexts of a sample
 _SHARE = 0.01  # the most that sampling may add to a variance
-_SCORES = 1 << 31  # steps spent on Bradley-Terry scores at the contexts of a sample, where pairs are bridged
+_USUAL = 0.25  # of the usual variance of a correction, the least that a column's counts for
+_SCORES = 1 << 29  # steps spent on Bradley-Terry scores at the contexts of a sample, where pairs are bridged
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,16 +74,23 @@ def sample_of(votes: Votes, cells: Cells, by_cell: csr_array) -> Sample:
     if bridge is None:
         none = np.zeros((len(kept), 0)), np.zeros(0, np.int64)
         return Sample(place, values, kept, at, *none, None, np.zeros((estimand.log.n_agents, 0)))
-    gradient = bridge.at(values.mean(axis=0, keepdims=True)).gradient()[0]
-    moved = _bridge(bridge, values, at, by_cell[kept], gradient)
+    middle = bridge.at(values.mean(axis=0, keepdims=True))
+    gradient = middle.gradient()[0]
+    moved = _bridge(middle, values, at, by_cell[kept], gradient)
     return Sample(place, values, kept, at, moved, bridge.pairs, bridge.incidence, gradient)
 
 
 def _noise(votes: Votes) -> Floats:
-    """Return (C,) the part of the corrections in the variance of each mean; infinite without any."""
+    """Return (C,) the part of the corrections in the variance of each mean; infinite without any.
+
+    Three lucky votes may have next to none; it counts as no less than a quarter of what votes of the usual surprise
+    would have.
+    """
     column, correction = votes.corrections
-    square = np.bincount(column, correction**2, votes.estimand.n_columns)
-    return np.where(square > 0, square / votes.n**2, np.inf)
+    weight, C = votes.estimand.weight[votes.rows], votes.estimand.n_columns
+    square, weighed = (np.bincount(column, each**2, C) for each in (correction, weight))
+    usual = float(square.sum() / max(weighed.sum(), 1e-300))
+    return np.where(weighed > 0, np.maximum(square, _USUAL * usual * weighed) / votes.n**2, np.inf)
 
 
 def _plugin(votes: Votes, noise: Floats) -> tuple[Ints, Floats]:
@@ -97,7 +105,7 @@ def _plugin(votes: Votes, noise: Floats) -> tuple[Ints, Floats]:
     m = min(n, max(pilot, int(needed * n / (n + needed)) + 1))
     m = min(m, max(pilot, _MOST // C))
     if estimand.bridge is not None:
-        m = max(m, min(n, _most_bridged(estimand)))
+        m = min(n, max(pilot, _most_bridged(estimand)))
     if m > pilot:
         values = np.concatenate([values, _predicted(estimand, votes.contexts[order[pilot:m]])])
     ascending = np.argsort(order[:m])
@@ -118,17 +126,19 @@ def _predicted(estimand: Estimand, contexts: Ints) -> Floats:
     return values
 
 
-def _bridge(bridge: ScoreBridge, values: Floats, at: Ints, by_cell: csr_array, gradient: Floats) -> Floats:
+def _bridge(middle: Tangent, values: Floats, at: Ints, by_cell: csr_array, gradient: Floats) -> Floats:
     """Bridge the bridged columns of values (m, C), in place, and return `Sample.moved`.
 
     Args:
+        middle: the bridge at the mean payoffs.
         at: (cells,) the row of each cell, ascending.
         by_cell: (cells, C) corrections.
     """
+    bridge = middle.bridge
     moved = np.empty((len(at), len(bridge.pairs)))
     step = max(1, CELLS // values.shape[1])
     for start in range(0, len(values), step):
-        tangent = bridge.at(values[start : start + step])
+        tangent = bridge.at(values[start : start + step], near=middle.scores[0])
         values[start : start + step, bridge.pairs] = tangent.values
         cells = slice(*np.searchsorted(at, [start, start + step]))
         lead = bridge.lead(by_cell[cells])
