@@ -53,6 +53,14 @@ class Router:
         assert isinstance(self._inner, ExactEquilibria | LearnedEquilibria)
         return self._inner.lotteries(X, self._omega, here)[0]
 
+    def ready(self) -> Router:
+        """Load the compiled code that answers take, or compile it, now rather than at the first context."""
+        if self._omega is not None and isinstance(self._inner, ExactEquilibria | LearnedEquilibria):
+            trees, network = (np.zeros((2, len(self.encoder.feature_names(form)))) for form in ("trees", "network"))
+            X = Features(trees.astype(np.float32), network.astype(np.float32))
+            self._inner.lotteries(X, self._omega, self._all)
+        return self
+
     @property
     def is_learned(self) -> bool:
         """Whether a network answers."""
