@@ -21,6 +21,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nasheval needs Python 3.11 or newer: make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[text,dev]'
+	$(BIN)/python -m nasheval.policy.warming  # compiles the solvers once
 	@touch $(READY)
 
 demo: setup

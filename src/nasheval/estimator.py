@@ -243,7 +243,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         Its answers are bit for bit those of `predict_proba`.
         """
         check_is_fitted(self, "policy_")
-        return Router(self.policy_)
+        return Router(self.policy_).ready()
 
     def payoff(self, contexts: object) -> Floats:
         """Return A(x), (n, K, K)."""

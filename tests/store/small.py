@@ -100,7 +100,7 @@ def forge(folder, name, held):
 
 FILES = (
     "encoder.json", "evidence.parquet", "outcome-0.safetensors", "outcome-1-fold-0.txt", "outcome-1-fold-1.txt",
-    "outcome.safetensors", "policy.safetensors", "surface.txt",
+    "outcome.safetensors", "policy.safetensors", "surface.txt", "routing.safetensors",
 )  # fmt: skip
 NETWORK, TEXTS, STACK, POLICY, SURFACE = FILES[2], FILES[3], FILES[5], FILES[6], FILES[7]
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+import re
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -11,10 +12,9 @@ from nasheval.cli.predicting import AGENTS, BUDGET, WEIGHT
 from nasheval.cli.printing import console, escaped, print_json, tell
 from nasheval.errors import InputError
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 
-    from nasheval.contexts.encoder import ContextEncoder
+if TYPE_CHECKING:
     from nasheval.policy.router import Router
 
 
@@ -45,18 +45,17 @@ def route(
       nasheval route model/ --set lanes_count=3 --set vehicles_density=1.2 --agents fast,cautious --format json
     """
     from nasheval.payoff.bridging import pair_matrix
-    from nasheval.policy.availability import candidates
     from nasheval.policy.choosing import WINNER, choose, winner_sets
     from nasheval.scoring.explain import rivals_not_met, winner_notes
 
     router = _changed(_router(model), split(agents), budget, cost_weight)
-    policy, payoff, names = router.policy, router.payoff, router.agents
-    context, up_only = _one_context(router.encoder, prompt, set or []), split(agents) or None
-    lottery = policy.predict_proba(context, agents=up_only)
-    [chosen] = choose(lottery, names, context, seed=draw)
+    payoff, names = router.payoff, router.agents
+    context, up_only = _one_context(router, prompt, set or []), split(agents) or None
+    lottery = router(context, agents=up_only)[None]
+    [chosen] = choose(lottery, names, [context], seed=draw)
     [winners] = winner_sets(lottery, names)
     shares = {name: float(share) for name, share in zip(names, lottery[0], strict=True)}
-    up = candidates(policy, context, up_only)
+    up = router.candidates(context, agents=up_only)[None]
     if format == "json":
         unmet = rivals_not_met(pair_matrix(payoff.status, len(names)), lottery > WINNER, up)
         bridged, unknown = ([name for name, on in zip(names, rows[0], strict=True) if on] for rows in unmet)
@@ -65,7 +64,7 @@ def route(
     else:
         ranked = sorted(winners, key=lambda name: -shares[name])
         _print_route(chosen, ranked, shares)
-        for line in winner_notes(payoff, payoff.predict(router.features(context))[0], ranked, up[0]):
+        for line in winner_notes(payoff, router.game(context), ranked, up[0]):
             console().print(escaped(line), soft_wrap=True)
 
 
@@ -90,11 +89,11 @@ def _changed(router: Router, agents: list[str], budget: float | None, weight: fl
     return router.under(**changes) if changes else router
 
 
-def _one_context(encoder: ContextEncoder, prompt: str | None, settings: list[str]) -> pa.Table:
-    """Return a table of one row: the columns that the model knows, missing where they are not given."""
-    import pyarrow as pa
+def _one_context(router: Router, prompt: str | None, settings: list[str]) -> dict[str, Any]:
+    """Return the columns that the model knows, missing where they are not given; plain numbers as numbers."""
+    from nasheval.contexts.columns import NumericColumn
 
-    values = {}
+    encoder, values = router.encoder, dict[str, Any]()
     for text in settings:
         name, equals, value = text.partition("=")
         if not equals or not name:
@@ -111,8 +110,9 @@ def _one_context(encoder: ContextEncoder, prompt: str | None, settings: list[str
     absent = [name for name in names if name not in values]
     if absent:
         tell(f"Not given, taken as missing: {', '.join(absent)}.")
-    columns = {name: pa.array([values.get(name)], pa.string()) for name in names}
-    return pa.table(columns) if columns else pa.table({"": pa.nulls(1)}).select([])
+    numeric = {column.name for column in encoder.columns if isinstance(column, NumericColumn)} - {router.column}
+    plain = {name: float(v) for name, v in values.items() if name in numeric and _NUMBER.fullmatch(v)}
+    return {name: plain.get(name, values.get(name)) for name in names}
 
 
 def _print_route(chosen: str, ranked: list[str], shares: dict[str, float]) -> None:

@@ -3,7 +3,8 @@
 numba takes half a second to import, so only the kernels import this file, and they are imported when a game is solved.
 Threads of our own rather than numba's: those end the process after a fork and may not be entered twice. Compiled code
 is kept on disk and made anew when its own file changes, not when one that it calls does: after a change to a kernel,
-remove __pycache__.
+remove __pycache__. It is kept in the __pycache__ beside each file, in $NUMBA_CACHE_DIR where that is set, in the user's
+cache folder where the package's may not be written to, and nowhere where neither may: then each process compiles anew.
 """
 
 from __future__ import annotations
@@ -22,12 +23,20 @@ _njit = import_module("numba").njit
 
 def compiled(function: _Function) -> _Function:
     """Compile a function to machine code, once per machine: exact arithmetic, no interpreter lock."""
-    return cast(_Function, _njit(function, cache=True, nogil=True, error_model="numpy"))
+    return _compiled(function)
 
 
 def inlined(function: _Function) -> _Function:
     """Compile a function into those that call it: for small games, a call takes as long as what it does."""
-    return cast(_Function, _njit(function, cache=True, nogil=True, error_model="numpy", inline="always"))
+    return _compiled(function, inline="always")
+
+
+def _compiled(function: _Function, **options: Any) -> _Function:
+    options |= {"nogil": True, "error_model": "numpy"}
+    try:
+        return cast(_Function, _njit(function, cache=True, **options))
+    except RuntimeError:  # there is no folder to keep it in
+        return cast(_Function, _njit(function, **options))
 
 
 def spread(kernel: Callable[..., None], n: int, work: float, *arguments: Any) -> None:

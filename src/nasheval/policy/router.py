@@ -10,11 +10,12 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats
 from nasheval.contexts.encoder import ContextEncoder
+from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
 from nasheval.game.regularizers import Regularizer
 from nasheval.nuisance.learners import Features
 from nasheval.payoff.second_stage import PayoffModel
-from nasheval.policy.availability import AmongAvailable
+from nasheval.policy.availability import AmongAvailable, candidates
 from nasheval.policy.base import Policy, available
 from nasheval.policy.exact import ExactEquilibria
 from nasheval.policy.learned import LearnedEquilibria
@@ -52,6 +53,14 @@ class Router:
         assert isinstance(self._inner, ExactEquilibria | LearnedEquilibria)
         return self._inner.lotteries(X, self._omega, here)[0]
 
+    def ready(self) -> Router:
+        """Load the compiled code that answers take, or compile it, now rather than at the first context."""
+        if self._omega is not None and isinstance(self._inner, ExactEquilibria | LearnedEquilibria):
+            trees, network = (np.zeros((2, len(self.encoder.feature_names(form)))) for form in ("trees", "network"))
+            X = Features(trees.astype(np.float32), network.astype(np.float32))
+            self._inner.lotteries(X, self._omega, self._all)
+        return self
+
     @property
     def is_learned(self) -> bool:
         """Whether a network answers."""
@@ -67,9 +76,20 @@ class Router:
         """Contexts -> features."""
         return self._estimated.encoder
 
-    def features(self, contexts: object) -> Features:
-        """Encode any contexts."""
-        return Features.of(self.encoder, contexts)
+    @property
+    def column(self) -> str | None:
+        """The context column that says who is available, if one does."""
+        return self.policy.column if isinstance(self.policy, AmongAvailable) else None
+
+    def candidates(self, context: Any, *, agents: Sequence[str] | None = None) -> Bools:
+        """Return (K,) who may win at one context."""
+        here = self._candidates(context, available(self.agents, agents))
+        return candidates(self.policy, as_table(_as_rows(context)), agents)[0] if here is None else here
+
+    def game(self, context: Any) -> Floats:
+        """Return A(x), (K, K), at one context."""
+        X = self._features(context)
+        return self.payoff.predict(Features.of(self.encoder, _as_rows(context)) if X is None else X)[0]
 
     def under(self, **terms: Any) -> Router:
         """Return the router of the same games under another cost_weight or budget, which are solved exactly."""
@@ -109,7 +129,7 @@ class Router:
 def _as_rows(context: Any) -> Any:
     """Return one context in a form that policies take, a table of one row."""
     if isinstance(context, Mapping):
-        return [dict(context)]
+        return [dict(context)]  # where it is empty, a list of one still says that there is one context
     vector = np.asarray(context)
     if vector.ndim != 1 or vector.dtype.kind not in "fiub":
         raise InputError(f"context is a {type(context).__name__}; accepted is one {{column: value}}, or one vector.")

@@ -4,52 +4,63 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import fields
-from importlib import import_module
+from functools import cache
 from math import isfinite
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 
 from nasheval.errors import InputError
 
-# Where each kind of setting lives. They are imported when a file names them: a router needs few of them.
-_HOMES = {
-    "game.regularizers": ("L2", "Entropy"),
-    "game.costs": ("SoftBudget",),
-    "payoff.aggregators": ("Mean", "AsAsked", "Weighted", "Cubic"),
-    "payoff.surfaces": ("Boosting",),
-    "payoff.strengths": ("Strength",),
-    "nuisance.voters": ("Voters",),
-    "nuisance.trees": ("TreeOutcome", "TreePropensity"),
-    "nuisance.sklearn_models": ("Intercept",),
-    "nuisance.stack": ("Stack",),
-    "nuisance.columns": ("Tuned",),
-    "nuisance.tuning": ("TunedTrees",),
-    "nuisance.strata": ("Marginal", "Strata"),
-    "nuisance.softmax": ("Multinomial",),
-    "nuisance.choice": ("BestPropensity",),
-    "nuisance.propensity": ("Known",),
-    "policy.exact": ("ExactPolicy",),
-    "policy.learned": ("LearnedPolicy",),
-    "policy.learned_training": ("Recipe", "Training"),
-}
-_FORMER = {"PrintedPropensity": "TreePropensity", "TreeMultinomial": "TreePropensity"}  # in files of older versions
+
+@cache
+def _of_policies() -> dict[str, Any]:
+    """Return the kinds of settings that a router takes, by name."""
+    from nasheval.game.costs import SoftBudget
+    from nasheval.game.regularizers import L2, Entropy
+    from nasheval.payoff.aggregators import AsAsked, Cubic, Mean, Weighted
+    from nasheval.payoff.strengths import Strength
+    from nasheval.policy.exact import ExactPolicy
+    from nasheval.policy.learned import LearnedPolicy
+    from nasheval.policy.learned_training import Recipe, Training
+
+    listed = (L2, Entropy, SoftBudget, Mean, AsAsked, Weighted, Cubic, Strength)
+    return {kind.__name__: kind for kind in (*listed, ExactPolicy, LearnedPolicy, Recipe, Training)}
+
+
+@cache
+def _of_learners() -> dict[str, Any]:
+    """Return the other kinds; their modules take a second to import."""
+    from nasheval.nuisance.choice import BestPropensity
+    from nasheval.nuisance.columns import Tuned
+    from nasheval.nuisance.propensity import Known
+    from nasheval.nuisance.sklearn_models import Intercept
+    from nasheval.nuisance.softmax import Multinomial
+    from nasheval.nuisance.stack import Stack
+    from nasheval.nuisance.strata import Marginal, Strata
+    from nasheval.nuisance.trees import TreeOutcome, TreePropensity
+    from nasheval.nuisance.tuning import TunedTrees
+    from nasheval.nuisance.voters import Voters
+    from nasheval.payoff.surfaces import Boosting
+
+    former = {"PrintedPropensity": TreePropensity, "TreeMultinomial": TreePropensity}  # in files of older versions
+    outcomes, propensities = (Voters, TreeOutcome, Intercept, Stack, Tuned, TunedTrees), (BestPropensity, Known)
+    listed = (Boosting, *outcomes, TreePropensity, Marginal, Multinomial, Strata, *propensities)
+    return {kind.__name__: kind for kind in listed} | former
 
 
 class _Types(Mapping[str, Any]):
-    """The kinds of settings by name."""
-
-    _home: ClassVar[dict[str, str]] = {name: home for home, names in _HOMES.items() for name in names}
+    """The kinds of settings by name; learners are imported when they are asked for."""
 
     def __getitem__(self, name: str) -> Any:
-        own = _FORMER.get(name, name)
-        return getattr(import_module(f"nasheval.{self._home[own]}"), own)
+        policies = _of_policies()
+        return policies[name] if name in policies else _of_learners()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter([*self._home, *_FORMER])
+        return iter([*_of_policies(), *_of_learners()])
 
     def __len__(self) -> int:
-        return len(self._home) + len(_FORMER)
+        return len(_of_policies()) + len(_of_learners())
 
 
 TYPES = _Types()

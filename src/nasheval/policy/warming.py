@@ -1,0 +1,28 @@
+"""`python -m nasheval.policy.warming`: compile the solvers and the duels of voters once, after an installation.
+
+What is compiled is kept (`nasheval.game.compiled` says where), so that nobody waits for it later.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from nasheval.game.checks import games_of
+from nasheval.game.regularizers import L2, Entropy
+from nasheval.game.solver import solve
+from nasheval.nuisance.voters_duels import Electorate, Pairs
+
+
+def warm() -> None:
+    """Solve two small games of every kind, so that everything is compiled for them."""
+    games = games_of(np.array([[0.5, -0.5, 0.5], [0.25, 0.5, 0.75]]), 3)
+    for regularizer in (L2(), Entropy(0.1)):
+        for budget in (None, 0.5):
+            solve(games, regularizer=regularizer, costs=np.arange(3.0), budget=budget)
+    ones = np.ones((1, 1, 2, 1), np.float32)
+    voters = Electorate.of(np.ones((1, 1, 2, 1, 2), np.float32), ones[:, :, 0], ones, ones[0])
+    voters.duels(Pairs(np.arange(1), np.zeros(1, np.int64), np.ones(1, np.int64)), ones, ones)
+
+
+if __name__ == "__main__":
+    warm()
