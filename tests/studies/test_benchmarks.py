@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import nasheval as ne
-from studies.benchmarks import coverage, coverage_arena, memory, quality
+from studies.benchmarks import coverage, coverage_arena, memory, quality, stream
 from studies.benchmarks.worlds import WORLDS, Draws, by_language, population
 from studies.harness.study import Cell
 from studies.paper.contest import BT_REG, MAXIMAL, ORACLE, OURS, PAPERS, PLUG_IN, PRINTED
@@ -55,3 +55,13 @@ def test_nuisances_that_cost_nothing_are_means():
     total = sum(gamma.sum() for _, gamma in pseudo.chunks())
     upper = np.triu_indices(4, 1)
     assert total / 400 == pytest.approx(log.pair_counts.margin[upper].sum(), abs=0.2)
+
+
+def test_votes_are_written_and_read_in_chunks(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "CHUNK", 30)
+    stream.write_votes(tmp_path / "votes.parquet", 100, 4, 3)
+    measured = stream.measured("read", tmp_path)
+    assert measured["rows"] == 100
+    assert measured["gib"] > 0
+    log = ne.read_votes(tmp_path / "votes.parquet", context=stream.contexts_of(tmp_path / "votes.parquet"))
+    assert (log.n_agents, log.contexts.column_names) == (4, ["x0", "x1", "x2"])
