@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 import nasheval as ne
-from studies.benchmarks import coverage, coverage_arena, quality
+from studies.benchmarks import coverage, coverage_arena, quality, stream
 from studies.benchmarks.worlds import WORLDS, Draws, by_language, population
 from studies.harness.study import Cell
 from studies.paper.contest import BT_REG, MAXIMAL, ORACLE, OURS, PAPERS, PLUG_IN, PRINTED
@@ -43,3 +43,11 @@ def test_quality_scores_what_rq1_scores(monkeypatch):
     assert {OURS, PRINTED, MAXIMAL, f"{BT_REG}, {quality.ON_OURS}"} <= set(rows)
     assert rows[OURS]["cpu"] > 0
     assert 0 < rows[OURS]["rmse"] < 2
+
+
+def test_votes_are_written_and_read_in_chunks(tmp_path, monkeypatch):
+    monkeypatch.setattr(stream, "CHUNK", 30)
+    stream.write_votes(tmp_path / "votes.parquet", 100, 4, 3)
+    measured = stream.measured("read", tmp_path)
+    assert measured["rows"] == 100
+    assert measured["gib"] > 0

@@ -19,6 +19,7 @@ FIRST, SECOND, TIE, BOTH_BAD, DROP, UNKNOWN = range(6)
 MEANINGS = {"a": FIRST, "b": SECOND, "tie": TIE, "both_bad": BOTH_BAD, "drop": DROP}
 NAMES = (*MEANINGS, "unknown")
 _SHOWN_LABELS = 10  # unknown labels that the advice names
+_ROWS = 1 << 20  # rows counted at a time
 
 _KNOWN = {
     **dict.fromkeys(("model_a", "a", "left", "first"), FIRST),
@@ -68,11 +69,13 @@ def read_labels(
             accepted="labels that are no agent's name",
             fix=("rename the agent, or say what the label means with ", Argument("labels", {label: ...})),
         )
-    named = np.array([number.get(value.strip(), -2) for value in values] + [-2], first.dtype)[codes]
+    agent = np.array([number.get(value.strip(), -2) for value in values] + [-2], first.dtype)
+    agent[meaning != UNKNOWN] = -2
     outcome, by_name = meaning[codes], np.full(len(codes), -1, np.int8)  # a byte per row: rows are many
-    unknown = outcome == UNKNOWN
-    by_name[unknown & (named == first)], by_name[unknown & (named == second)] = FIRST, SECOND
-    np.copyto(outcome, by_name, where=by_name >= 0)
+    if (agent >= 0).any():
+        named = agent[codes]
+        by_name[named == first], by_name[named == second] = FIRST, SECOND
+        np.copyto(outcome, by_name, where=by_name >= 0)
     _refuse_unknown(checks, outcome == UNKNOWN, codes, [*values, None], name, labels)
     return outcome, _counted(codes, values, meaning, by_name)
 
@@ -126,8 +129,10 @@ def _refuse_unknown(
 
 def _counted(codes: Ints, values: list[str], meaning: Ints, by_name: Ints) -> dict[str, tuple[str, int]]:
     """Return what each label was taken to mean and how often; names of agents are counted together."""
-    labelled = by_name < 0
-    counts = np.bincount(codes if labelled.all() else codes[labelled], minlength=len(values) + 1)
+    counts = np.zeros(len(values) + 1, np.int64)
+    for start in range(0, len(codes), _ROWS):  # bincount takes eight bytes per row
+        rows = slice(start, start + _ROWS)
+        counts += np.bincount(codes[rows][by_name[rows] < 0], minlength=len(counts))
     counted = {v: (NAMES[m], int(c)) for v, m, c in zip([*values, "nothing"], meaning, counts, strict=True) if c}
     for side, text in ((FIRST, "the first agent's name"), (SECOND, "the second agent's name")):
         if count := int((by_name == side).sum()):
