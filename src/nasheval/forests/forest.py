@@ -111,7 +111,8 @@ def read_booster(model: Booster) -> Forest | None:
 
 def numbers_of(key: str, text: str) -> Any:
     """Return the numbers of a line of a model, of the type that its key has."""
-    return np.array(text.split(), np.float64 if key in REALS else np.int64)
+    kind = float if key in REALS else int
+    return np.array(list(map(kind, text.split())), np.float64 if key in REALS else np.int64)
 
 
 def tree_lines(forest: Forest) -> list[str]:
@@ -150,5 +151,7 @@ def forest_of_trees(width: int, average: bool, trees: list[Mapping[str, Array]])
         for key, values in own.items():
             numbers[key].append(np.asarray(values))
     empty: dict[str, Any] = {key: np.zeros(0, np.int64) for key in CATEGORIES}
-    joined = {key: np.concatenate(own).astype(np.float64 if key in REALS else np.int64) for key, own in numbers.items() if own}
+    joined = {
+        key: np.concatenate(own).astype(np.float64 if key in REALS else np.int64) for key, own in numbers.items() if own
+    }
     return Forest(width, "regression", average, **{**joined, **empty})

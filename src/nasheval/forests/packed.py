@@ -12,7 +12,7 @@ from nasheval.forests.forest import Forest
 
 # A node asks for the feature what >> 4 and decides by what & 15, LightGBM's decision type: numbers go left up to `cut`,
 # categories where they are among the bits of the `cut` words from `low` on. A child below 0 is ~leaf.
-_NODE = np.dtype([("cut", "f4"), ("what", "i4"), ("left", "i4"), ("right", "i4"), ("low", "i4")])
+_NODE = np.dtype([("cut", "f4"), ("what", "i4"), ("left", "i4"), ("right", "i4"), ("low", "i4")], align=True)
 _CATEGORICAL = 1
 _ZERO = np.float32(1e-35)  # what LightGBM takes for zero
 _DEPTH = 6  # steps through a tree, roughly
@@ -107,7 +107,7 @@ class AtPairs:
     def of(forest: Forest, j: Ints, k: Ints) -> AtPairs:
         """Evaluate a model at the pairs (j[i], k[i])."""
         packed, most = Packed.of([forest]), int(max(j.max(initial=0), k.max(initial=0))) + 1
-        reached = [_reached(packed, forest, feature, most) for feature in (forest.width - 2, forest.width - 1)]
+        reached = [_reached(packed, feature, most) for feature in (forest.width - 2, forest.width - 1)]
         ends = offsets_of(forest.num_leaves)
         kind = np.uint16 if len(j) < 1 << 16 else np.uint32
         group_of, leaves, groups = np.empty((forest.n_trees, len(j)), kind), [], []
@@ -130,7 +130,9 @@ class AtPairs:
         trees = self.packed
         model = trees.nodes, trees.words, trees.values, trees.roots, int(trees.links[0]), float(trees.divisors[0])
         at = self.group_of, self.ends, self.groups, self.most, columns
-        spread(walk_pairs, len(table), 3.0 * self.group_of.size, as_lightgbm_sees(table, trees.width - 2), *model, *at, out)
+        spread(
+            walk_pairs, len(table), 3.0 * self.group_of.size, as_lightgbm_sees(table, trees.width - 2), *model, *at, out
+        )
 
 
 def as_lightgbm_sees(table: Floats, width: int) -> Floats:
@@ -184,32 +186,43 @@ def _rounded_down(cut: Floats) -> Floats:
     return np.where(near > cut, np.nextafter(near, np.float32(-np.inf)), near)
 
 
-def _reached(packed: Packed, forest: Forest, feature: int, most: int) -> Bools:
-    """Return (leaves, most) whether a value 0, ..., most - 1 of a feature can lead to each leaf."""
-    nodes, codes = packed.nodes, np.arange(most)
-    inside, leaf = np.ones((len(nodes), most), bool), np.ones((len(packed.values), most), bool)
-    for place in range(len(nodes)):
-        node, own = nodes[place], inside[place]
-        asks = node["what"] >> 4 == feature
-        left = own & _goes_left(node, codes, packed.words) if asks else own
-        for child, reach in ((node["left"], left), (node["right"], own & ~left if asks else own)):
-            (inside if child >= 0 else leaf)[child if child >= 0 else ~child] = reach
+def _reached(packed: Packed, feature: int, most: int) -> Bools:
+    """Return (leaves, most) whether a value 0, ..., most - 1 of a feature can lead to each leaf, all levels at once."""
+    nodes, leaf = packed.nodes, np.ones((len(packed.values), most), bool)
+    inside = np.ones((len(nodes), most), bool)
+    goes = {"left": inside.copy(), "right": inside.copy()}
+    asks = nodes["what"] >> 4 == feature
+    goes["left"][asks] = _goes_left(nodes[asks], np.arange(most), packed.words)
+    goes["right"][asks] = ~goes["left"][asks]
+    level = packed.roots[packed.roots >= 0]
+    while len(level):
+        below = []
+        for side, allowed in goes.items():
+            child, reach = nodes[side][level], inside[level] & allowed[level]
+            inner = child >= 0
+            inside[child[inner]], leaf[~child[~inner]] = reach[inner], reach[~inner]
+            below.append(child[inner])
+        level = np.concatenate(below)
     return leaf
 
 
-def _goes_left(node: Array, codes: Ints, words: Ints) -> Bools:
-    """Return whether each code goes left; agents are categories, or plain numbers where LightGBM made them so."""
-    if not node["what"] & _CATEGORICAL:
-        if (node["what"] & 15) >> 2 == 1:  # zero counts as missing
-            return np.where(codes == 0, node["what"] & 2 > 0, codes <= node["cut"])
-        return codes <= node["cut"]
-    own = words[node["low"] : node["low"] + int(node["cut"])]
-    padded = np.append(own, np.zeros(codes.size // 32 + 1, own.dtype))
-    return (padded[codes >> 5] >> (codes & 31).astype(own.dtype)) & 1 > 0
+def _goes_left(nodes: Array, codes: Ints, words: Ints) -> Bools:
+    """Return (nodes, codes) where each code goes; agents are categories, or numbers where LightGBM made them so."""
+    kind, cut = nodes["what"][:, None] & 15, nodes["cut"][:, None]
+    by_number = np.where((codes == 0) & (kind >> 2 == 1), kind & 2 > 0, codes <= cut)  # 1: zero counts as missing
+    if not len(words):
+        return by_number
+    word = codes >> 5
+    place = np.minimum(nodes["low"][:, None] + word, len(words) - 1)
+    by_set = (word < cut) & ((words[place] >> (codes & 31).astype(np.uint32)) & 1 > 0)
+    return np.where(kind & _CATEGORICAL, by_set, by_number)
 
 
 def _equal_columns(table: Bools) -> tuple[Ints, Ints]:
     """Return the first of each group of equal columns, and (columns,) the group of each."""
-    packed = np.ascontiguousarray(np.packbits(table, axis=0).T)
-    _, first, group = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    bits = np.packbits(table, axis=0)
+    wide = np.zeros((table.shape[1], -(-len(bits) // 8) * 8), np.uint8)
+    wide[:, : len(bits)] = bits.T
+    keys = wide.view(np.uint64 if wide.shape[1] == 8 else f"V{wide.shape[1]}").ravel()
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     return first, group.ravel()

@@ -90,7 +90,6 @@ class ColumnModels:
                 values[chosen] = _predicted(self.models[fold][column], table[rows[chosen]])
         return np.clip(values, self.low, self.high, out=values)
 
-
     def _together(self, fold: int) -> Packed | Linear | None:
         """Return the models of a fold as one, where they can be."""
         if fold not in self._joined:
@@ -147,8 +146,9 @@ def _joined(models: Sequence[Any]) -> Packed | Linear | None:
 
 
 def _is_linear(model: Any) -> bool:
-    """Tell whether a regressor predicts as scikit-learn's linear models do, and nothing else."""
-    return getattr(getattr(type(model), "predict", None), "__qualname__", "") == "LinearModel.predict"
+    """Tell whether a regressor is one of scikit-learn's linear models, which predict x @ coef_ + intercept_."""
+    own, kind = type(model).__module__.startswith("sklearn."), getattr(type(model), "_decision_function", None)
+    return own and getattr(kind, "__qualname__", "").split(".")[0] in ("LinearModel", "ElasticNet")
 
 
 def _predicted(model: Any, table: Floats) -> Floats:
