@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import sys
+from contextlib import contextmanager
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nasheval.forests.packed as packed_module
 from nasheval.forests.forest import Forest, read_booster, tree_lines
 from nasheval.forests.packed import AtPairs, Packed
 from nasheval.forests.sklearn_trees import forest_of
@@ -50,6 +54,15 @@ def labels(rng, x):
     return np.nan_to_num(x[:, 0] * (x[:, 1] == 0) + np.isnan(x[:, 2]) + np.sin(x[:, 3])) + rng.normal(size=len(x))
 
 
+@contextmanager
+def not_compiled():
+    """Let single rows be walked as in a process that has not loaded compiled code."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(packed_module, "walks_are_compiled", lambda: False)
+        patch.setitem(sys.modules, "nasheval.forests.kernels", None)  # its import fails
+        yield
+
+
 @settings(max_examples=25, deadline=None)
 @given(
     st.integers(0, 10_000), st.sampled_from(OBJECTIVES), st.sampled_from(["gbdt", "rf", "dart"]), st.booleans(),
@@ -68,6 +81,11 @@ def test_boosted_trees_say_what_lightgbm_says(seed, objective, kind, use_missing
     assert forest is not None
     for table in (x, odd_rows(rng, x)):
         np.testing.assert_array_equal(forest.predict(table), model.predict(table, num_threads=1))
+    if objective != "binary" and objective != "poisson" and "reg_sqrt" not in extra:
+        odd = odd_rows(rng, x)
+        with not_compiled():
+            alone = [forest.predict(odd[row : row + 1])[0] for row in range(12)]
+        np.testing.assert_array_equal(alone, model.predict(odd[:12], num_threads=1))
     if kind == "gbdt":
         few = forest.first(2)
         assert few.n_trees <= 2
@@ -86,6 +104,8 @@ def test_models_and_numbers_side_by_side_and_by_cell():
     rows, models = rng.integers(0, 200, 500), rng.integers(0, 6, 500)
     np.testing.assert_array_equal(packed.cells(x, rows, models), values[rows, models])
     np.testing.assert_array_equal(packed.predict(x[7:8]), values[7:8])
+    with not_compiled():
+        np.testing.assert_array_equal(packed.predict(x[7:8]), values[7:8])
     assert packed.predict(x[:0]).shape == (0, 6)
     many = np.tile(x, (40, 1))  # enough for threads
     np.testing.assert_array_equal(packed.predict(many), np.tile(values, (40, 1)))
@@ -110,6 +130,9 @@ def test_a_model_of_contexts_and_agents_at_all_pairs(seed, agents, leaves, as_ca
     whole = np.column_stack([np.repeat(at, len(j), axis=0), np.tile(j, 23), np.tile(k, 23)]).astype(np.float32)
     expected = np.where(known, model.predict(whole, num_threads=1).reshape(23, len(j)), 0.0)
     np.testing.assert_array_equal(values, expected)
+    with not_compiled():
+        alone = [surface.predict(Features(at[row : row + 1], at[:1]))[0] for row in range(5)]
+    np.testing.assert_array_equal(alone, expected[:5])
     cells, of_pair = rng.integers(0, 23, 100), rng.integers(0, len(j), 100)
     np.testing.assert_array_equal(surface.cells(Features(at, at), cells, of_pair), expected[cells, of_pair])
 

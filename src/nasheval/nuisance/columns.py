@@ -49,7 +49,7 @@ class ColumnModels:
         models: models[fold][column].
         low, high: predictions are clipped to this range.
         n_jobs: threads that predict.
-        form: "trees": forests or boosters, on that form of the contexts. "network": scikit-learn estimators, on that one.
+        form: "trees": forests or boosters, on that form of the contexts; "network": scikit-learn estimators, on that.
         tuned: the settings that were found for each fold, where they were searched.
     """
 
@@ -65,8 +65,7 @@ class ColumnModels:
         models, table = self.models[fold], np.ascontiguousarray(getattr(X, self.form))
         together = self._together(fold)
         if together is not None and (len(X) <= _FEW or not together.rounds):
-            values = together.predict(table)
-            return np.clip(values, self.low, self.high, out=values)
+            return np.clip(together.predict(table), self.low, self.high)
         values = np.empty((len(X), len(models)))
 
         def fill(column: int) -> None:
@@ -81,10 +80,10 @@ class ColumnModels:
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
         """Return (cells,) predictions at rows[i] of X and column columns[i] only."""
-        values, table, together = np.empty(len(columns)), getattr(X, self.form), self._together(fold)
+        table, together = getattr(X, self.form), self._together(fold)
         if together is not None and not together.rounds:
-            values = together.cells(table, rows, columns)
-            return np.clip(values, self.low, self.high, out=values)
+            return np.clip(together.cells(table, rows, columns), self.low, self.high)
+        values = np.empty(len(columns))
         for column, chosen in enumerate(grouped(columns, len(self.models[fold]))):
             if len(chosen):
                 values[chosen] = _predicted(self.models[fold][column], table[rows[chosen]])
