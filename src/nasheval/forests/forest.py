@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from nasheval.arrays import Array, Floats, Ints, offsets_of
+from nasheval.arrays import Array, Bools, Floats, Ints, offsets_of
 
 if TYPE_CHECKING:
     from lightgbm import Booster
@@ -111,7 +111,8 @@ def read_booster(model: Booster) -> Forest | None:
 
 def numbers_of(key: str, text: str) -> Any:
     """Return the numbers of a line of a model, of the type that its key has."""
-    return np.array(text.split(), np.float64 if key in REALS else np.int64)
+    kind = float if key in REALS else int
+    return np.array(list(map(kind, text.split())), np.float64 if key in REALS else np.int64)
 
 
 def tree_lines(forest: Forest) -> list[str]:
@@ -139,8 +140,8 @@ def forest_of_trees(width: int, average: bool, trees: list[Mapping[str, Array]])
     """
     numbers: dict[str, list[Array]] = {key: [] for key in (*NUMBERS, *CATEGORIES)}
     for tree in trees:
-        leaf = np.asarray(tree["left"]) < 0
-        place = np.where(leaf, -np.cumsum(leaf), np.cumsum(~leaf) - 1)  # -1 is leaf 0, -2 is leaf 1
+        leaf: Bools = np.asarray(tree["left"] < 0)
+        place = np.where(leaf, -np.cumsum(leaf, dtype=np.int64), np.cumsum(~leaf) - 1)  # -1 is leaf 0, -2 is leaf 1
         own = {
             "num_leaves": [leaf.sum()], "num_cat": [0], "leaf_value": np.asarray(tree["value"])[leaf],
             "split_feature": tree["feature"][~leaf], "threshold": tree["threshold"][~leaf],
@@ -149,6 +150,8 @@ def forest_of_trees(width: int, average: bool, trees: list[Mapping[str, Array]])
         }  # fmt: skip
         for key, values in own.items():
             numbers[key].append(np.asarray(values))
-    empty: dict[str, Any] = {key: np.zeros(0, np.int64) for key in CATEGORIES}
-    joined = {key: np.concatenate(own).astype(np.float64 if key in REALS else np.int64) for key, own in numbers.items() if own}
-    return Forest(width, "regression", average, **{**joined, **empty})
+    joined: dict[str, Any] = {
+        key: np.concatenate([*own, np.zeros(0)]).astype(np.float64 if key in REALS else np.int64)
+        for key, own in numbers.items()
+    }
+    return Forest(width, "regression", average, **joined)

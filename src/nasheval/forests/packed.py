@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from nasheval.arrays import Array, Bools, Floats, Ints, offsets_of
+from nasheval.arrays import Array, Bools, Floats, Ints, offsets_of, runs
 from nasheval.forests.forest import Forest
 
 # A node asks for the feature what >> 4 and decides by what & 15, LightGBM's decision type: numbers go left up to `cut`,
 # categories where they are among the bits of the `cut` words from `low` on. A child below 0 is ~leaf.
-_NODE = np.dtype([("cut", "f4"), ("what", "i4"), ("left", "i4"), ("right", "i4"), ("low", "i4")])
+_NODE = np.dtype([("cut", "f4"), ("what", "i4"), ("left", "i4"), ("right", "i4"), ("low", "i4")], align=True)
 _CATEGORICAL = 1
 _ZERO = np.float32(1e-35)  # what LightGBM takes for zero
 _DEPTH = 6  # steps through a tree, roughly
@@ -60,6 +61,8 @@ class Packed:
     def predict(self, table: Floats) -> Floats:
         """Return (n, models) predictions at the rows of a table."""
         n, models = len(table), len(self.links)
+        if n == 1 and not (self.links.any() or walks_are_compiled()):
+            return self._one(as_lightgbm_sees(table, self.width) if self.width else table)
         out, rows = np.empty((n, models)), np.arange(n)
         cells = np.tile(np.array([0, n]), (models, 1))
         self._walk(table, cells, rows, rows * models, 1, out.reshape(-1))
@@ -71,6 +74,26 @@ class Packed:
         ends = offsets_of(np.bincount(models, minlength=len(self.links)))
         self._walk(table, np.column_stack([ends[:-1], ends[1:]]), rows[order], order, 0, out)
         return out
+
+    def _one(self, table: Floats) -> Floats:
+        """Return (1, models) the same predictions at one row, without compiled code."""
+        left, _ = self.ways(table)
+        following, place = np.where(left, self.nodes["left"], self.nodes["right"]), self.roots
+        while (place >= 0).any():
+            place = np.where(place >= 0, following[np.maximum(place, 0)], place)
+        leaves, sizes, total = self.values[~place], np.diff(self.trees), np.zeros((1, len(self.links)))
+        for tree in range(int(sizes.max(initial=0))):  # one after another, as compiled code adds them up
+            has = np.flatnonzero(sizes > tree)
+            total[0, has] += leaves[self.trees[has] + tree]
+        return total / self.divisors
+
+    def ways(self, table: Floats) -> tuple[Bools, Bools]:
+        """Return (nodes,) whether each goes left at a table of one row, and right; both where it has no such column."""
+        column = self.nodes["what"] >> 4
+        known = column < table.shape[1]
+        left = np.ones(len(column), bool)
+        left[known] = goes_left(self.nodes[known], table[0, column[known], None], self.words)[:, 0]
+        return left, ~(left & known)
 
     def _walk(self, table: Floats, cells: Ints, rows: Ints, places: Ints, step: int, out: Floats) -> None:
         from nasheval.forests.kernels import walk
@@ -95,6 +118,7 @@ class AtPairs:
         group_of: (trees, pairs) the group of each pair.
         ends, groups: (leaves + 1,) where the groups that reach each leaf begin in `groups`.
         most: the largest number of groups of a tree.
+        tree_of: (leaves,) the tree of each leaf.
     """
 
     packed: Packed
@@ -102,12 +126,13 @@ class AtPairs:
     ends: Ints
     groups: Ints
     most: int
+    tree_of: Ints
 
     @staticmethod
     def of(forest: Forest, j: Ints, k: Ints) -> AtPairs:
         """Evaluate a model at the pairs (j[i], k[i])."""
         packed, most = Packed.of([forest]), int(max(j.max(initial=0), k.max(initial=0))) + 1
-        reached = [_reached(packed, forest, feature, most) for feature in (forest.width - 2, forest.width - 1)]
+        reached = [_reached(packed, feature, most) for feature in (forest.width - 2, forest.width - 1)]
         ends = offsets_of(forest.num_leaves)
         kind = np.uint16 if len(j) < 1 << 16 else np.uint32
         group_of, leaves, groups = np.empty((forest.n_trees, len(j)), kind), [], []
@@ -118,19 +143,45 @@ class AtPairs:
             leaf, group = np.nonzero(inside[:, first])
             leaves.append(np.bincount(leaf, minlength=own.stop - own.start))
             groups.append(group.astype(kind))
+        tree_of = np.repeat(np.arange(forest.n_trees), forest.num_leaves)
         joined = np.concatenate([*groups, np.zeros(0, kind)])
         starts = offsets_of(np.concatenate([*leaves, np.zeros(0, np.int64)])).astype(np.int64)
-        return AtPairs(packed, group_of, starts, joined, int(group_of.max(initial=0)) + 1)
+        return AtPairs(packed, group_of, starts, joined, int(group_of.max(initial=0)) + 1, tree_of)
 
     def predict(self, table: Floats, columns: Ints, out: Floats) -> None:
         """Write the predictions at the rows of a table of x into `columns` of `out`."""
+        trees, x = self.packed, as_lightgbm_sees(table, self.packed.width - 2)
+        if len(table) == 1 and not (trees.links.any() or walks_are_compiled()):
+            out[0, columns] = self._one(x) / trees.divisors
+            return
         from nasheval.forests.kernels import walk_pairs
         from nasheval.game.compiled import spread
 
-        trees = self.packed
         model = trees.nodes, trees.words, trees.values, trees.roots, int(trees.links[0]), float(trees.divisors[0])
         at = self.group_of, self.ends, self.groups, self.most, columns
-        spread(walk_pairs, len(table), 3.0 * self.group_of.size, as_lightgbm_sees(table, trees.width - 2), *model, *at, out)
+        spread(walk_pairs, len(table), 3.0 * self.group_of.size, x, *model, *at, out)
+
+    def _one(self, table: Floats) -> Floats:
+        """Return (pairs,) the sums of the trees at one row, without compiled code."""
+        left, right = self.packed.ways(table)
+        nodes, level, reached = self.packed.nodes, self.packed.roots, []
+        while len(level):
+            reached.append(~level[level < 0])
+            at = level[level >= 0]
+            level = np.concatenate([nodes["left"][at[left[at]]], nodes["right"][at[right[at]]]])
+        leaves = np.concatenate([*reached, np.zeros(0, np.int64)])
+        sizes = self.ends[leaves + 1] - self.ends[leaves]
+        own, total = np.zeros((len(self.group_of), self.most)), np.zeros(self.group_of.shape[1])
+        places = np.repeat(self.tree_of[leaves], sizes), self.groups[runs(self.ends[leaves], sizes)]
+        own[places] = np.repeat(self.packed.values[leaves], sizes)
+        for tree, group in enumerate(self.group_of):  # one after another, as compiled code adds them up
+            total += own[tree, group]
+        return total
+
+
+def walks_are_compiled() -> bool:
+    """Tell whether compiled code is at hand; loading it takes a second, which one context does not."""
+    return "nasheval.forests.kernels" in sys.modules
 
 
 def as_lightgbm_sees(table: Floats, width: int) -> Floats:
@@ -184,32 +235,47 @@ def _rounded_down(cut: Floats) -> Floats:
     return np.where(near > cut, np.nextafter(near, np.float32(-np.inf)), near)
 
 
-def _reached(packed: Packed, forest: Forest, feature: int, most: int) -> Bools:
-    """Return (leaves, most) whether a value 0, ..., most - 1 of a feature can lead to each leaf."""
-    nodes, codes = packed.nodes, np.arange(most)
-    inside, leaf = np.ones((len(nodes), most), bool), np.ones((len(packed.values), most), bool)
-    for place in range(len(nodes)):
-        node, own = nodes[place], inside[place]
-        asks = node["what"] >> 4 == feature
-        left = own & _goes_left(node, codes, packed.words) if asks else own
-        for child, reach in ((node["left"], left), (node["right"], own & ~left if asks else own)):
-            (inside if child >= 0 else leaf)[child if child >= 0 else ~child] = reach
+def _reached(packed: Packed, feature: int, most: int) -> Bools:
+    """Return (leaves, most) whether a value 0, ..., most - 1 of a feature can lead to each leaf, all levels at once."""
+    nodes, leaf = packed.nodes, np.ones((len(packed.values), most), bool)
+    inside = np.ones((len(nodes), most), bool)
+    goes = {"left": inside.copy(), "right": inside.copy()}
+    asks = nodes["what"] >> 4 == feature
+    goes["left"][asks] = goes_left(nodes[asks], np.arange(most, dtype=np.float32), packed.words)
+    goes["right"][asks] = ~goes["left"][asks]
+    level = packed.roots[packed.roots >= 0]
+    while len(level):
+        below = []
+        for side, allowed in goes.items():
+            child, reach = nodes[side][level], inside[level] & allowed[level]
+            inner = child >= 0
+            inside[child[inner]], leaf[~child[~inner]] = reach[inner], reach[~inner]
+            below.append(child[inner])
+        level = np.concatenate(below)
     return leaf
 
 
-def _goes_left(node: Array, codes: Ints, words: Ints) -> Bools:
-    """Return whether each code goes left; agents are categories, or plain numbers where LightGBM made them so."""
-    if not node["what"] & _CATEGORICAL:
-        if (node["what"] & 15) >> 2 == 1:  # zero counts as missing
-            return np.where(codes == 0, node["what"] & 2 > 0, codes <= node["cut"])
-        return codes <= node["cut"]
-    own = words[node["low"] : node["low"] + int(node["cut"])]
-    padded = np.append(own, np.zeros(codes.size // 32 + 1, own.dtype))
-    return (padded[codes >> 5] >> (codes & 31).astype(own.dtype)) & 1 > 0
+def goes_left(nodes: Array, values: Floats, words: Ints) -> Bools:
+    """Return whether each node goes left at values, which broadcast against (nodes, 1); as compiled code decides."""
+    kind, cut = nodes["what"][:, None] & 15, nodes["cut"][:, None]
+    missing, is_nan = kind >> 2, np.isnan(values)  # 0: nothing is missing, 1: zero is, 2: NaN is
+    default = np.where(missing == 2, is_nan, (missing == 1) & (is_nan | (values == 0)))
+    by_number = np.where(default, kind & 2 > 0, np.where(is_nan, np.float32(0), values) <= cut)
+    if not len(words):
+        return by_number
+    with np.errstate(invalid="ignore"):
+        sound = (values > -1) & (values < 2.0**31)
+        code = np.where(sound, values, 0).astype(np.int64)
+    place = np.minimum(nodes["low"][:, None] + (code >> 5), len(words) - 1)
+    by_set = sound & (code >> 5 < cut) & ((words[place] >> (code & 31).astype(np.uint32)) & 1 > 0)
+    return np.where(kind & _CATEGORICAL, by_set, by_number)
 
 
 def _equal_columns(table: Bools) -> tuple[Ints, Ints]:
     """Return the first of each group of equal columns, and (columns,) the group of each."""
-    packed = np.ascontiguousarray(np.packbits(table, axis=0).T)
-    _, first, group = np.unique(packed.view(f"V{packed.shape[1]}").ravel(), return_index=True, return_inverse=True)
+    bits = np.packbits(table, axis=0)
+    wide = np.zeros((table.shape[1], -(-len(bits) // 8) * 8), np.uint8)
+    wide[:, : len(bits)] = bits.T
+    keys = wide.view(np.uint64 if wide.shape[1] == 8 else f"V{wide.shape[1]}").ravel()
+    _, first, group = np.unique(keys, return_index=True, return_inverse=True)
     return first, group.ravel()

@@ -50,7 +50,7 @@ class ColumnModels:
         models: models[fold][column].
         low, high: predictions are clipped to this range.
         n_jobs: threads that predict.
-        form: "trees": forests or boosters, on that form of the contexts. "network": scikit-learn estimators, on that one.
+        form: "trees": forests or boosters, on that form of the contexts; "network": scikit-learn estimators, on that.
         tuned: the settings that were found for each fold, where they were searched.
     """
 
@@ -66,8 +66,7 @@ class ColumnModels:
         models, table = self.models[fold], np.ascontiguousarray(getattr(X, self.form))
         together = self._together(fold)
         if together is not None and (len(X) <= _FEW or not together.rounds):
-            values = together.predict(table)
-            return np.clip(values, self.low, self.high, out=values)
+            return np.clip(together.predict(table), self.low, self.high)
         values = np.empty((len(X), len(models)))
 
         def fill(column: int) -> None:
@@ -78,15 +77,14 @@ class ColumnModels:
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
         """Return (cells,) predictions at rows[i] of X and column columns[i] only."""
-        values, table, together = np.empty(len(columns)), getattr(X, self.form), self._together(fold)
+        table, together = getattr(X, self.form), self._together(fold)
         if together is not None and not together.rounds:
-            values = together.cells(table, rows, columns)
-            return np.clip(values, self.low, self.high, out=values)
+            return np.clip(together.cells(table, rows, columns), self.low, self.high)
+        values = np.empty(len(columns))
         for column, chosen in enumerate(grouped(columns, len(self.models[fold]))):
             if len(chosen):
                 values[chosen] = _predicted(self.models[fold][column], table[rows[chosen]])
         return np.clip(values, self.low, self.high, out=values)
-
 
     def _together(self, fold: int) -> Packed | Linear | None:
         """Return the models of a fold as one, where they can be."""
@@ -144,8 +142,9 @@ def _joined(models: Sequence[Any]) -> Packed | Linear | None:
 
 
 def _is_linear(model: Any) -> bool:
-    """Tell whether a regressor predicts as scikit-learn's linear models do, and nothing else."""
-    return getattr(getattr(type(model), "predict", None), "__qualname__", "") == "LinearModel.predict"
+    """Tell whether a regressor is one of scikit-learn's linear models, which predict x @ coef_ + intercept_."""
+    own, kind = type(model).__module__.startswith("sklearn."), getattr(type(model), "_decision_function", None)
+    return own and getattr(kind, "__qualname__", "").split(".")[0] in ("LinearModel", "ElasticNet")
 
 
 def _predicted(model: Any, table: Floats) -> Floats:

@@ -129,7 +129,10 @@ def _trees(text: str) -> tuple[Numbers, Numbers]:
 
 
 def _numbers(key: str, lists: list[str]) -> Any:
-    values = numbers_of(key, " ".join(lists))
+    try:
+        values = numbers_of(key, " ".join(lists))
+    except OverflowError as error:
+        raise ValueError(f"{key!r} of a tree is out of range") from error
     if key != "threshold" and not np.isfinite(values).all():  # a split at infinity parts missing values from the rest
         raise ValueError(f"{key!r} of a tree is not finite")
     return values
