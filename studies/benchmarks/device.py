@@ -27,7 +27,7 @@ from studies.arrays import Array, Floats
 from studies.harness.options import parser
 
 NUMBERS, HIDDEN, CHUNK = 20, 16, 1 << 18
-SMALL, TEST = 20_000, 512  # votes of the log that is fitted on both, and contexts that are compared
+TEST = 512  # contexts that are compared
 # What is timed, by the file and the name of a function; stages that are inside another are set in.
 STAGES = {
     "encode contexts": ("learners.py", "of"),
@@ -81,9 +81,8 @@ class Arena:
         words["winner"] = lost, ["model_a", "model_b"]
         said = {name: pa.DictionaryArray.from_arrays(code, of) for name, (code, of) in words.items()}
         columns = table(x)
-        return ne.read_votes(
-            pa.table({**said, **columns}), context=list(columns), agents=self.names, design="draws"
-        )  # fmt: skip
+        votes_table = pa.table({**said, **columns})
+        return ne.read_votes(votes_table, context=list(columns), agents=self.names, design="draws")
 
 
 def drawn(rng: np.random.Generator, n: int) -> Floats:
@@ -168,23 +167,23 @@ def double(model: ne.NashEval, contexts: pa.Table) -> Floats:
     return total / (folds * members)
 
 
-def agreement(agents: int, devices: Sequence[str]) -> dict[str, dict[str, str]]:
+def agreement(agents: int, votes: int, devices: Sequence[str]) -> dict[str, dict[str, str]]:
     """Return for each device how a small fit there compares."""
     arena = Arena(agents)
-    log, x = arena.log(SMALL), drawn(np.random.default_rng(1), TEST)
+    log, x = arena.log(votes), drawn(np.random.default_rng(1), TEST)
     contexts, truth, omega = pa.table(table(x)), arena.payoffs(x), ne.L2(1e-3)
     found = {}
     for device in devices:
         model = fitted(log, device, second_stage="none")
         payoff, exact = model.payoff(contexts), double(model, contexts)
         learned = fitted(log, device, second_stage="none", policy="learned").predict_proba(contexts)
-        solved, again = ne.solve(payoff, omega).strategy, ne.solve(exact, omega).strategy
+        solved, again = ne.solve(payoff, regularizer=omega).strategy, ne.solve(exact, regularizer=omega).strategy
         found[device] = {
             "payoff RMSE": f"{np.sqrt(((payoff - truth) ** 2).mean()):.4f}",
             "payoffs less double precision, most": f"{np.abs(payoff - exact).max():.1e}",
             "lotteries less those of double precision, most": f"{np.abs(solved - again).max():.1e}",
-            "gap of solved lotteries there, mean": f"{ne.gap(solved, exact, omega).mean():.1e}",
-            "gap of learned lotteries there, mean": f"{ne.gap(learned, exact, omega).mean():.1e}",
+            "gap of solved lotteries there, mean": f"{ne.gap(solved, exact, regularizer=omega).mean():.1e}",
+            "gap of learned lotteries there, mean": f"{ne.gap(learned, exact, regularizer=omega).mean():.1e}",
         }
     return found
 
@@ -195,14 +194,15 @@ def main(words: Sequence[str]) -> None:
     known.add_argument("--agents", type=int, default=50)
     known.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
     known.add_argument("--clock", default="wall", choices=("cpu", "wall"))
+    known.add_argument("--small", type=int, default=20_000, help="votes that are fitted on both")
     known.add_argument("--flops", action="store_true", help="fit once more and count the operations")
     options = known.parse_args(words)
     arena, console = Arena(options.agents), Console(width=110)
     for votes in [int(number) for number in options.votes.split(",") if number]:
         found = measured(arena, votes, options)
         console.print(_table(f"{votes:,} votes, {options.agents} agents, {options.device}", {options.clock: found}))
-    both = agreement(min(options.agents, 10), dict.fromkeys(("cpu", options.device)))
-    console.print(_table(f"The same {SMALL:,} votes on both", both))
+    both = agreement(min(options.agents, 10), options.small, list(dict.fromkeys(("cpu", options.device))))
+    console.print(_table(f"{options.small:,} votes", both))
 
 
 def _table(title: str, columns: dict[str, dict[str, str]]) -> Table:

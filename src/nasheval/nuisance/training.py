@@ -27,8 +27,8 @@ def to_device(values: Array, device: Any) -> Tensor:
     """Return a copy of an array as a tensor on a device; what runs there does not wait for it."""
     import torch
 
-    values = torch.from_numpy(np.array(values))
-    return values if torch.device(device).type == "cpu" else values.pin_memory().to(device, non_blocking=True)
+    here = torch.from_numpy(np.array(values))
+    return here if torch.device(device).type == "cpu" else here.pin_memory().to(device, non_blocking=True)
 
 
 class Adam:

@@ -9,18 +9,18 @@ The rule, by the number of comparisons a model learns from (a record of s agents
                                         400,000 on   1 (leaves out 65,536 at most), n / 800 up to 8,192, 6
 
 Weight decay, then the relevance of the inputs, then the number of voters, then the names of voters climb a ladder and
-stay where the held-out likelihood is best; `docs/method.md` says why. All folds follow one choice: that is the few
-numbers of a recipe's worth of leakage. With up to 1,000 contexts and 2,000 answers, every rung is one member of each
-fold, trained for 256 steps, and the relevance of inputs is each fold's own. With more, a rung is a trial on at most
-2,048 contexts of the first fold's, for 12 epochs. The weight decay found there is scaled by the share of contexts
-tried, because what more data can tell needs less shrinking.
+stay where the held-out likelihood is best; `docs/method.md` says why. With up to 1,000 contexts and 2,000 answers each
+fold chooses by itself: two of its members climb, for 256 steps per rung or all epochs. With more, a rung is a trial on
+at most 2,048 contexts of the first fold's, for 12 epochs, and all folds follow it: that is the few numbers of a
+recipe's worth of leakage. The weight decay found there is scaled by the share of contexts tried, because what more data
+can tell needs less shrinking.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
-from math import ceil
+from math import ceil, log2
 
 import numpy as np
 
@@ -37,6 +37,7 @@ FEW = 1_000  # contexts up to which a fold has several members
 _MANY = 400_000  # contexts from which on steps are larger
 _FEW_ANSWERS = 2_000  # answers up to which, with few contexts, every rung is trained in full
 _TRIAL_FIT, _TRIAL_CHECK, _TRIAL_EPOCHS, _TRIAL_STEPS = 2_048, 2_048, 12, 256
+_TRIED = 2  # members of a fold that choose its recipe on a small log
 _MOST_CHECKED = 1 << 16  # contexts that a model leaves out to choose its epoch; more would tell nothing more
 _EARNED = 0.003  # share of the held-out loss by which a rung must be better than the one below it
 _PROOF, _PROOF_FEW = 0.001, 0.01  # what relevance must earn, and where every rung is in full: 300 answers mislead
@@ -59,7 +60,7 @@ def batch_for(contexts: int, comparisons: float) -> int:
     From 400,000 contexts on 800 steps per epoch are enough, and larger ones cost less: 8,192 contexts at most.
     """
     if contexts > _MANY:
-        return int(min(2.0 ** np.round(np.log2(contexts / 800)), 8_192))
+        return min(2 ** round(log2(contexts / 800)), 8_192)
     least = 2.0 ** np.ceil(np.log2(np.clip(32 * contexts / max(comparisons, 1), 1, 32)))
     return int(np.clip(2.0 ** np.round(np.log2(max(contexts, 1) / 32)), least, 512))
 
@@ -110,7 +111,7 @@ class Workshop:
         self.named = _by_name(log, data)
         self.few = max(len(fit) for fit, _ in self.splits) <= FEW and answers <= _FEW_ANSWERS
         self.freer, self.proof = (0.0, _PROOF_FEW) if self.few else (_EARNED, _PROOF)
-        self.tried = range(0, len(self.splits), members) if self.few else range(members)  # of the splits, by ladders
+        self.tried = min(members, _TRIED) if self.few else members  # members of a fold that climb ladders
 
     def run(self, voters: int | None, weight_decay: float | None) -> tuple[Shape, Trained, list[Recipe]]:
         """Return the trained models, fold by fold and member by member, by the best recipe of each fold.
@@ -125,20 +126,21 @@ class Workshop:
             climbs += [self._decays, self._relevance] if self.data.x.shape[1] > 1 else [self._decays]
         if voters is None:
             climbs += [self._voters, self._names] if self.named is not None else [self._voters]
-        slopes = np.zeros((len(self.tried), 0))
-        for number, climb in enumerate(climbs):
-            ladders = [climb(chosen[row // self.members], mine) for row, mine in zip(self.tried, slopes, strict=True)]
-            shape, trained = self._train(self.tried, ladders, trial=True, share=_TRIAL_SHARE)
+        chosen = chosen if self.few else chosen[:1]
+        result = None
+        for climb in climbs:
+            slopes = self._slopes(*result) if result else np.zeros((len(chosen), 0))
+            ladders = [climb(recipe, mine) for recipe, mine in zip(chosen, slopes, strict=True)]
+            shape, trained = self._train(ladders, trial=True, share=_TRIAL_SHARE)
             best = self._best(trained, ladders)
-            slopes = self._slopes(shape, _rung(trained, best, len(ladders))) if number == 0 else slopes
-            recipes = [ladder[best][0] for ladder in ladders]
-            chosen = recipes if self.few else recipes[:1] * self.folds
+            chosen = [ladder[rung][0] for ladder, rung in zip(ladders, best, strict=True)]
+            result = shape, _rows(trained.parameters, best, self.tried)
+        chosen = chosen if self.few else chosen * self.folds
         if weight_decay is None:
             shares = [min(1.0, _TRIAL_FIT / max(len(fit), 1)) for fit, _ in self.splits[:: self.members]]
             chosen = [replace(r, weight_decay=r.weight_decay * s) for r, s in zip(chosen, shares, strict=True)]
-        ladders = [[(recipe, 0.0)] for recipe in chosen for _ in range(self.members)]
-        rows, share = range(len(self.splits)), 1.0 - _TRIAL_SHARE * len(climbs)
-        return *self._train(rows, ladders, trial=False, share=share), chosen
+        ladders = [[(recipe, 0.0)] for recipe in chosen]
+        return *self._train(ladders, trial=False, share=1.0 - _TRIAL_SHARE * len(climbs)), chosen
 
     # -- the ladders --------------------------------------------------------------------------------------------------
 
@@ -160,29 +162,36 @@ class Workshop:
         return [(recipe, 0.0), (replace(recipe, named=True, voters=max(2 * recipe.voters, names)), self.proof)]
 
     def _slopes(self, shape: Shape, parameters: dict[str, Floats]) -> Floats:
-        """Return (tried, inputs) how strongly margins change with each input: of each fold, its members together."""
-        seen = [self.splits[row][0] for row in self.tried]
+        """Return (folds tried, inputs) how strongly margins change with each input, members together."""
+        folds = len(parameters["pooled"]) // self.tried
+        seen = [self.splits[row][0] for row in self._rows(folds, self.tried)]
         with torch_threads(self.schedule.threads):
             slopes = slopes_of(parameters, self.data.x, seen, shape)
-        return slopes if self.few else np.broadcast_to(np.sqrt((slopes**2).mean(axis=0)), slopes.shape)
+        return np.sqrt((slopes.reshape(folds, self.tried, slopes.shape[1]) ** 2).mean(axis=1))
 
-    def _best(self, trained: Trained, ladders: list[list[Rung]]) -> int:
-        """Return the rung with the lowest held-out loss, all that was tried together; the first if nothing is known."""
-        counts = np.array([len(self.splits[row][1]) for row in self.tried], float)
-        loss = np.nan_to_num(trained.loss).reshape(-1, len(counts)) @ counts
-        handicap = 1.0 + np.array([earned for _, earned in ladders[0]])
-        return int((loss * handicap).round(6).argmin())
+    def _best(self, trained: Trained, ladders: list[list[Rung]]) -> Ints:
+        """Return the rung for each fold that was tried: the lowest held-out loss, members together.
+
+        The first where nothing is known.
+        """
+        folds, rungs = len(ladders), len(ladders[0])
+        counts = np.array([len(self.splits[row][1]) for row in self._rows(folds, self.tried)], float)
+        loss = (np.nan_to_num(trained.loss).reshape(rungs, -1) * counts).reshape(rungs, folds, self.tried).sum(axis=2)
+        handicap = 1.0 + np.array([[earned for _, earned in ladder] for ladder in ladders]).T
+        return (loss * handicap).round(6).argmin(axis=0)
 
     # -- training -----------------------------------------------------------------------------------------------------
 
-    def _train(
-        self, rows: Sequence[int], ladders: list[list[Rung]], *, trial: bool, share: float
-    ) -> tuple[Shape, Trained]:
-        """Train every rung of some rows' ladders, [row][rung]; a row is one member of one fold; tasks by rung, row."""
+    def _rows(self, folds: int, members: int) -> list[int]:
+        """Return which splits are those of the first members of the first folds."""
+        return [fold * self.members + member for fold in range(folds) for member in range(members)]
+
+    def _train(self, ladders: list[list[Rung]], *, trial: bool, share: float) -> tuple[Shape, Trained]:
+        """Train every rung of the folds' ladders, [fold][rung]: all members, or those tried; by rung, fold, member."""
         tasks = [
-            self._task(rung if trial else row // self.members, row, recipe, trial)
+            self._task(rung * self.folds + row // self.members, row, rungs[row // self.members][0], trial)
             for rung, rungs in enumerate(zip(*ladders, strict=True))
-            for row, (recipe, _) in zip(rows, rungs, strict=True)
+            for row in self._rows(len(ladders), self.tried if trial else self.members)
         ]
         data = self.named if self.named and any(task.recipe.named for task in tasks) else self.data
         inputs, agents, ties = self.data.x.shape[1], self.pooled.shape[1], self.tie.shape[1]
@@ -213,6 +222,7 @@ def _by_name(log: Feedback, data: Data) -> Data | None:
     return replace(data, tables=tables_of(log, data.questions, name), shares=share / share.sum())
 
 
-def _rung(trained: Trained, rung: int, rows: int) -> dict[str, Floats]:
-    """Return the parameters of one rung."""
-    return {name: values[rung * rows : (rung + 1) * rows] for name, values in trained.parameters.items()}
+def _rows(parameters: dict[str, Floats], best: Ints, members: int) -> dict[str, Floats]:
+    """Return the parameters of each fold's best rung."""
+    rows = np.concatenate([(rung * len(best) + fold) * members + np.arange(members) for fold, rung in enumerate(best)])
+    return {name: values[rows] for name, values in parameters.items()}

@@ -339,8 +339,9 @@ def _batches(contexts: list[Ints], steps: int, tables: list[Table]) -> Iterator[
         for row, mine in zip(grid, contexts, strict=True):
             dealt = mine[_share(len(mine), step, steps)]
             row[: len(dealt)] = dealt
-        there, flat = grid.ravel() >= 0, np.maximum(grid, 0).ravel()
-        answers = []
+        there: Bools = grid.ravel() >= 0
+        flat: Ints = np.maximum(grid, 0).ravel()
+        answers: list[tuple[Ints, Ints]] = []
         for table in tables:
             starts = table.offsets[flat]
             sizes = np.where(there, table.offsets[flat + 1] - starts, 0)
