@@ -1,5 +1,6 @@
 """Engines: threads of this process and the workers of a cluster give the same numbers."""
 
+import sys
 import tempfile
 import threading
 import time
@@ -121,6 +122,18 @@ def test_workers_that_are_open_are_used_again(cluster):
         assert inner is outer
         assert outer.count == 2
         assert none is None
+
+
+def test_without_ray_it_says_what_to_install(monkeypatch):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(ne.MissingExtraError, match=r"nasheval\[ray\]"), ne.workers("ray"):
+        pass
+
+
+def test_a_model_from_a_folder_answers_here(draws, tmp_path):
+    model = ne.NashEval(**QUICK).fit(draws)
+    model.set_params(engine="ray").save(tmp_path / "model")
+    assert ne.load(tmp_path / "model").engine == "local"
 
 
 def test_what_is_shared_travels_once(cluster, monkeypatch):

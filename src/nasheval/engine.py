@@ -19,7 +19,7 @@ R = TypeVar("R")
 # Workers reserve next to nothing, so that those of a machine that was lost find a place on the others.
 _WORKER = {"num_cpus": 0.01, "scheduling_strategy": "SPREAD", "max_restarts": -1, "max_task_retries": -1}
 _open: list[Workers] = []  # those of this process, innermost last
-_latest: dict[str, Callable[[Any], Any]] = {}  # in a worker: the call it was last given, with what that worked out
+_latest: dict[str, tuple[Any, Any]] = {}  # in a worker: the call it was last given, and what limits its threads
 
 
 class Workers:
@@ -48,14 +48,16 @@ class _Shared(NamedTuple):
 
 
 def _called(shared: _Shared, argument: Any) -> Any:
-    """Call what is shared, in a worker, which keeps it for the arguments to come."""
+    """Call what is shared, in a worker, which keeps it, and what it works out, for the arguments to come."""
     import ray
+    from threadpoolctl import ThreadpoolController
 
     if shared.name not in _latest:
         _latest.clear()
-        _latest[shared.name] = ray.get(shared.reference)
-    with one_thread():
-        return _latest[shared.name](argument)
+        _latest[shared.name] = ray.get(shared.reference), ThreadpoolController()  # after all that a call imports
+    call, threads = _latest[shared.name]
+    with threads.limit(limits=1, user_api="blas"):
+        return call(argument)
 
 
 @contextmanager
