@@ -58,6 +58,13 @@ def test_pair_index_counts_the_pairs_in_order(n_agents: int) -> None:
     assert pair_index(j, k, n_agents).tolist() == list(range(len(pairs)))
 
 
+@given(st.lists(st.integers(-3, 3)), st.booleans())
+def test_distinct_values_are_those_of_numpy(values: list[int], ascending: bool) -> None:
+    array = np.array(sorted(values) if ascending else values, np.int64)
+    for ours, theirs in zip(arrays.distinct(array), np.unique(array, return_inverse=True), strict=True):
+        assert ours.tolist() == theirs.tolist()
+
+
 def test_many_zeros_lie_in_a_file_without_a_name(monkeypatch, tmp_path) -> None:
     monkeypatch.setattr(arrays, "MAPPED", 48)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))

@@ -74,6 +74,15 @@ def bin_sums(place: Ints, values: Floats, size: int) -> Floats:
     return sums
 
 
+def distinct(values: Ints) -> tuple[Ints, Ints]:
+    """Return the distinct values, ascending, and (n,) the place of each value among them; no sort if they ascend."""
+    steps = values[1:] != values[:-1]
+    if len(values) and (values[1:] >= values[:-1]).all():
+        first = np.concatenate([[True], steps])
+        return values[first], np.cumsum(first) - 1
+    return np.unique(values, return_inverse=True)
+
+
 def n_pairs(n_agents: int) -> int:
     """Return the number of unordered pairs of agents."""
     return n_agents * (n_agents - 1) // 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from threading import Barrier
 
 import numpy as np
 import pyarrow as pa
@@ -206,6 +207,27 @@ def test_learners_are_given_the_other_folds_and_progress_is_shared():
         assert train.shape == (5, log.n_contexts)
         assert all(np.array_equal(train[f], fold != f) for f in range(5))
     assert told == [0.125, 0.375, 0.125, 0.375]
+
+
+@dataclass
+class Meets:
+    """Fits only while another does."""
+
+    other: Barrier
+    models: object
+
+    def fit(self, log, X, train, effort):
+        self.other.wait(timeout=60)
+        return self.models
+
+
+def test_propensities_are_learned_while_a_device_trains():
+    log, meeting = log_of(), Barrier(2)
+    fit = crossfit(
+        log, plain_features(log), outcome=Meets(meeting, "mu"), propensity=Meets(meeting, "e"),
+        fold=make_folds(log, 5), effort=Effort(device="cuda"),
+    )  # fmt: skip
+    assert (fit.outcome_models, fit.propensity_models) == ("mu", "e")
 
 
 def test_records_of_contexts():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -191,5 +192,10 @@ def crossfit(
     """
     train: Bools = np.arange(int(fold.max()) + 1)[:, None] != fold[None, :]
     half = (effort or Effort()).share(0.5)
-    models = outcome.fit(log, X, train, half), propensity.fit(log, X, train, half)
+    if half.device == "cpu":
+        models = outcome.fit(log, X, train, half), propensity.fit(log, X, train, half)
+    else:  # the processor learns propensities while the device trains
+        with ThreadPoolExecutor(1) as pool:
+            beside = pool.submit(propensity.fit, log, X, train, half)
+            models = outcome.fit(log, X, train, half), beside.result()
     return NuisanceFit(log, X, fold, *models, half.n_jobs)

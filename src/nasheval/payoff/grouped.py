@@ -12,7 +12,7 @@ from typing import Literal, get_args
 import numpy as np
 from scipy.sparse import csr_array
 
-from nasheval.arrays import Bools, Floats, Ints, bin_sums, runs
+from nasheval.arrays import Bools, Floats, Ints, bin_sums, distinct, runs
 from nasheval.payoff.estimand import Estimand
 
 Cluster = Literal["context", "voter", "both"]
@@ -135,8 +135,8 @@ def cluster_sums(
     That is the sum over clusters of the squared sums of their corrections; the effective number (Kish) of clusters, by
     the weight of their verdicts; and the degrees of freedom (Satterthwaite) of the first.
     """
-    place = np.unique(label, return_inverse=True)[1]
-    key, cell = np.unique(place * np.int64(size) + column, return_inverse=True)
+    place = distinct(label)[1]
+    key, cell = distinct(place * np.int64(size) + column)
     column = key % size
     mass, sums = bin_sums(cell, weight, len(key)), bin_sums(cell, correction, len(key))
     total, square = (bin_sums(column, mass**power, size) for power in (1, 2))
