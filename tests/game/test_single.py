@@ -91,3 +91,33 @@ assert games_of(np.random.default_rng(0).uniform(-1, 1, (1, 190)), 20).tobytes()
 
 def test_one_game_needs_no_compiler():
     subprocess.run([sys.executable, "-W", "error", "-c", _ALONE], check=True)
+
+
+def test_arrays_of_any_kind_take_one_specialisation():
+    from nasheval.game.pivoting import pivot_games
+
+    A = random_games(3, 5)
+    solve(A)
+    before = len(pivot_games.signatures)
+    frozen = A.copy()
+    frozen.flags.writeable = False
+    for games in (frozen, np.asfortranarray(A), A[::-1], A.astype(np.float32)):
+        solve(games)
+    assert len(pivot_games.signatures) == before
+
+
+def test_where_nothing_can_be_kept_it_is_compiled_all_the_same(monkeypatch):
+    import nasheval.game.compiled as module
+
+    asked = []
+
+    def njit(function, **options):
+        asked.append(options)
+        if options.get("cache"):
+            raise RuntimeError("no locator available")
+        return function
+
+    monkeypatch.setattr(module, "_njit", njit)
+    assert module.compiled(len) is len
+    assert [bool(options.get("cache")) for options in asked] == [True, False]
+    assert asked[1]["error_model"] == "numpy"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from os import PathLike, cpu_count
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -138,7 +138,7 @@ def _policy(manifest: dict[str, Any], files: Files) -> Policy:
     arrays = files.parsed(ROUTING, tensors_of)
     with reading(files.folder / ROUTING):
         _check(arrays, len(agents))
-    n_jobs = cpu_count() or 1
+    n_jobs = 1  # for one context, threads would wait for each other
     widths = len(encoder.feature_names("trees")), len(encoder.feature_names("network"))
     models = (
         _outcome(manifest, files, arrays, widths, n_jobs) if "pair" in arrays or "bridge.agents" in arrays else None
