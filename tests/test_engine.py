@@ -23,7 +23,7 @@ ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 VOTERS = Voters(voters=2, epochs=2, members=1, weight_decay=0.3)
 QUICK = {"outcome": VOTERS, "folds": 3, "device": "cpu", "verbose": False}
 STORE = 80 * 2**20  # bytes of each node's object store
-pytestmark = pytest.mark.filterwarnings("default")  # Ray's own
+pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are Ray's own
 
 
 @pytest.fixture(scope="module")
@@ -93,13 +93,11 @@ OPTIONS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", OPTIONS)
 def test_a_cluster_gives_the_same_model(cluster, log, name):
     assert_equal(both(log, **OPTIONS[name]), log)
 
 
-@pytest.mark.slow
 def test_groups_and_chunks_of_contexts_are_shared_out(cluster, draws, monkeypatch):
     local, remote = both(draws)
     assert_equal((local, remote), draws)
@@ -175,7 +173,6 @@ def cell_rows(cell):
     return [{"square": cell["number"] ** 2, "node": ray.get_runtime_context().get_node_id()}]
 
 
-@pytest.mark.slow
 def test_cells_of_a_study_run_on_the_cluster(cluster, tmp_path, capsys):
     cells = [Cell.of(number=number) for number in (3, -1, 4, 5, 6, 7)]
     done = run_cells(cell_rows, cells, tmp_path / "cells.jsonl", engine="ray", jobs=0, skip_failures=True)
@@ -184,7 +181,6 @@ def test_cells_of_a_study_run_on_the_cluster(cluster, tmp_path, capsys):
     assert "negative" in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_a_lost_node_changes_nothing(cluster, log, monkeypatch):
     """Last: the cluster has a node less after it."""
     options = {**QUICK, "outcome": "lightgbm", "propensity": "lightgbm", "second_stage": "none"}

@@ -50,7 +50,7 @@ class _Shared(NamedTuple):
 def _called(shared: _Shared, argument: Any) -> Any:
     """Call what is shared, in a worker, which keeps it, and what it works out, for the arguments to come."""
     import ray
-    from threadpoolctl import ThreadpoolController
+    from threadpoolctl import ThreadpoolController  # type: ignore[import-untyped]
 
     if shared.name not in _latest:
         _latest.clear()
@@ -128,7 +128,7 @@ def run_threads(
 @contextmanager
 def one_thread() -> Iterator[None]:
     """Give linear algebra one thread: calls run side by side, and sums by several threads round differently."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
+    from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, user_api="blas"):
         yield
