@@ -177,8 +177,8 @@ def test_the_population_of_nobody_is_that_of_contexts():
 def plain_moments(mean, error, votes, **more):
     mean, error = np.array(mean), np.array(error)
     votes = np.array(votes, float)
-    return Moments(mean, error**2, np.eye(len(mean)), votes, votes - 1, votes, np.zeros(len(mean), int), np.zeros(len(mean)),
-                   50, 50, "context", **more)  # fmt: skip
+    return Moments(mean, error**2, np.eye(len(mean)), votes, votes - 1, votes, np.zeros(len(mean), int),
+                   np.zeros(len(mean)), 50, 50, "context", **more)  # fmt: skip
 
 
 def test_the_floor_by_hand():

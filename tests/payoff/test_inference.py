@@ -135,8 +135,8 @@ def test_votes_of_one_mind_leave_some_doubt():
 
 def test_intervals_by_hand():
     variance = np.array([0.01, 0.04, 0.0])
-    moments = Moments(np.array([0.5, 0.9, 0.1]), variance, np.eye(3), np.array([10.0, 1e9, 0.0]), np.array([9.0, 1e9, -1.0]),
-                      np.array([10, 50, 1]),
+    moments = Moments(np.array([0.5, 0.9, 0.1]), variance, np.eye(3), np.array([10.0, 1e9, 0.0]),
+                      np.array([9.0, 1e9, -1.0]), np.array([10, 50, 1]),
                       np.zeros(3, int), np.zeros(3), 40, 40, "context")  # fmt: skip
     group = GroupPayoff("g", ("a", "b", "c"), np.ones(1, bool), moments)
     low, high = group.interval(simultaneous=False)

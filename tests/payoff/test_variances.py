@@ -169,7 +169,8 @@ def test_bridged_pairs_of_a_sample_have_honest_errors(small_samples, monkeypatch
 
 @settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 1000), rows=st.sampled_from([3, 20, 10_000]),
-       cluster=st.sampled_from(["context", "voter", "both"]), design=st.sampled_from(["draws", "inclusion"]))  # fmt: skip
+       cluster=st.sampled_from(["context", "voter", "both"]),
+       design=st.sampled_from(["draws", "inclusion"]))  # fmt: skip
 def test_columns_of_a_factor_have_length_one_and_variances_do_not_depend_on_its_rows(seed, rows, cluster, design):
     log, x = ragged_log(30, seed=seed, design=design)
     pseudo = pseudo_outcomes(arbitrary_fit(log, x))

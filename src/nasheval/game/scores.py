@@ -106,9 +106,7 @@ def score_margins(s: Floats) -> Floats:
     """Return the margins (n, K, K) that scores s (n, K) stand for: tanh of half their difference, by K exponentials."""
     strength = np.exp(s - s.max(axis=1, keepdims=True, initial=-np.inf))
     strength = np.maximum(strength, _WEAKEST)
-    return np.asarray(
-        (strength[:, :, None] - strength[:, None, :]) / (strength[:, :, None] + strength[:, None, :])
-    )
+    return np.asarray((strength[:, :, None] - strength[:, None, :]) / (strength[:, :, None] + strength[:, None, :]))
 
 
 def best_of(values: Floats) -> Bools:

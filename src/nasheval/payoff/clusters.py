@@ -144,9 +144,7 @@ def _memory() -> int:
         return 1 << 34
 
 
-def _moments(
-    estimand: Estimand, inside: Bools, cluster: Cluster | None, speaks: Speaks | None, rows: int
-) -> Moments:
+def _moments(estimand: Estimand, inside: Bools, cluster: Cluster | None, speaks: Speaks | None, rows: int) -> Moments:
     if not inside.any():
         raise InputError("A group has no context with a pseudo-outcome; give a group with at least one record.")
     votes = Votes(estimand, inside)

@@ -51,7 +51,7 @@ def signs(z: Floats, draws: Floats, confidence: float) -> Ints:
     if not len(z):
         return np.zeros(0, np.int8)
     error = 1 - confidence
-    reach = np.quantile(_most_misleading(draws, np.zeros(len(z)), np.zeros(len(z))), 1 - error / 10)
+    reach = np.quantile(_most_misleading(draws, np.zeros(len(z), np.int8), np.zeros(len(z))), 1 - error / 10)
     away = np.maximum(np.abs(z) - reach, 0)
     sign = np.where(away > 0, np.sign(z), 0)
     while True:

@@ -103,7 +103,8 @@ class Cells:
     def __init__(self, votes: Votes, by_voter: bool) -> None:
         self.votes = votes
         if not by_voter:
-            self.place, self.mass = np.arange(votes.n), np.ones(votes.n)
+            self.place = np.arange(votes.n)
+            self.mass: Floats = np.ones(votes.n)
             self.of_row, self.voter = votes.place[votes.record_of_row], np.zeros(votes.n, np.int64)
             self.named = np.zeros(votes.n, bool)
             return

@@ -99,24 +99,25 @@ def student(c: Floats, freedom: Floats) -> Floats:
 
 def student_draws(normal: Floats, freedom: Floats) -> Floats:
     """Return the same for many draws, (draws, means), by interpolation of log(t / z): to 1% where |t| is below 20."""
-    ratio, drawn = _student_ratio(), np.empty(normal.shape)
     place = np.interp(np.log(freedom), np.log(_FREEDOM), np.arange(len(_FREEDOM)))
     low = np.minimum(place.astype(np.int64), len(_FREEDOM) - 2)
-    share = place - low
-    for mean in range(normal.shape[1]):
-        line = (1 - share[mean]) * ratio[low[mean]] + share[mean] * ratio[low[mean] + 1]
-        z = normal[:, mean].astype(np.float64)
-        drawn[:, mean] = z * np.exp(np.interp(np.abs(z), _REACH, line))
-    return drawn
+    share, ratio = (place - low)[:, None].astype(np.float32), _student_ratio()
+    lines = ((1 - share) * ratio[low] + share * ratio[low + 1]).ravel()  # of each mean, at the normal values
+    along = np.minimum(np.abs(normal) / _REACH[1], len(_REACH) - 1.001)
+    knot = along.astype(np.int32)
+    along -= knot
+    knot += np.arange(len(freedom), dtype=np.int32) * len(_REACH)
+    start = lines[knot]
+    return np.asarray(normal * np.exp(start + along * (lines[knot + 1] - start)), np.float64)
 
 
 @cache
 def _student_ratio() -> Floats:
     """Return log(t / z) at the degrees of freedom and normal values of the grid."""
     z = _REACH[1:]
-    quantile = np.minimum(t.isf(norm.sf(z)[None], _FREEDOM[:, None]), 1e100)
+    quantile = np.minimum(t.isf(norm.sf(z)[None], _FREEDOM[:, None]), 1e30)
     at_zero = norm.pdf(0) / t.pdf(0, _FREEDOM)[:, None]  # the slope of t in z there
-    return np.asarray(np.log(np.concatenate([at_zero, quantile / z], axis=1)))
+    return np.log(np.concatenate([at_zero, quantile / z], axis=1)).astype(np.float32)
 
 
 def normal_scale(ratio: Floats, freedom: Floats) -> Floats:

@@ -73,8 +73,8 @@ def lotteries(games: Floats, regularizer: Regularizer, present: Bools, start: Bo
     chosen, open_, found = _first_few(games, agents, start), np.arange(len(games)), np.zeros(games.shape[:2])
     while len(open_):
         few = np.flatnonzero(chosen)
-        if len(few) > len(agents) // 2:
-            found[open_] = solve(games[open_], regularizer=regularizer, available=present).strategy
+        if len(few) > len(agents) // 2:  # together they need too many
+            found[open_] = _apart(games[open_], regularizer, present, start)
             break
         strategy = solve(games[open_[:, None, None], few[:, None], few], regularizer=regularizer).strategy
         found[open_] = 0.0
@@ -86,6 +86,16 @@ def lotteries(games: Floats, regularizer: Regularizer, present: Bools, start: Bo
         chosen[payoff[wins].argmax(axis=1)] = True
         open_ = open_[wins]
     return found
+
+
+def _apart(games: Floats, regularizer: Regularizer, present: Bools, start: Bools | None) -> Floats:
+    """Return the equilibria of games in two halves; one game is solved as it is."""
+    from nasheval.game.solver import solve
+
+    if len(games) == 1:
+        return solve(games, regularizer=regularizer, available=present).strategy
+    middle = len(games) // 2
+    return np.concatenate([lotteries(half, regularizer, present, start) for half in (games[:middle], games[middle:])])
 
 
 def _first_few(games: Floats, agents: Ints, start: Bools | None) -> Bools:

@@ -117,11 +117,11 @@ class _Group:
         means = np.zeros((self.strata, by_cell.shape[1]))
         for g in range(self.strata):
             cells = np.flatnonzero(self.stratum[sample.cells] == g)
-            mass = self.cells.mass[sample.cells[cells]]
+            own = self.cells.mass[sample.cells[cells]]
             if len(cells):
-                share = np.bincount(sample.at[cells], mass, len(sample.place)) / mass.sum()
+                share = np.bincount(sample.at[cells], own, len(sample.place)) / own.sum()
                 means[g] = share @ sample.values
-                means[g, sample.pairs] += sample.moved[cells].sum(axis=0) / mass.sum()
+                means[g, sample.pairs] += sample.moved[cells].sum(axis=0) / own.sum()
         return csr_array(shares @ by_cell), means
 
     @property
