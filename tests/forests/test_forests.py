@@ -149,6 +149,16 @@ def test_pairs_are_grouped_and_contexts_are_few_walks():
     assert at.most <= 4
 
 
+@pytest.mark.parametrize("rows", [1, 3])
+def test_no_columns_and_no_pairs(rows):
+    nothing = Features(np.empty((200, 0), np.float32), np.empty((200, 0), np.float32))
+    gamma = np.tile(np.arange(6.0), (200, 1))
+    surface = fit_shared(nothing, gamma, np.arange(6) != 2, Boosting(trees=30, leaves=8, rate=0.5, least=5), 4)
+    values = surface.predict(nothing[np.arange(rows)])
+    np.testing.assert_allclose(values, np.where(np.arange(6) != 2, gamma[:rows], 0.0), atol=1e-6)
+    assert not SharedSurface(surface.model, np.zeros(6, bool), 4).predict(nothing[np.arange(rows)]).any()
+
+
 def test_what_cannot_be_read_is_left_to_lightgbm():
     rng = np.random.default_rng(0)
     x = np.nan_to_num(contexts(rng, 300))

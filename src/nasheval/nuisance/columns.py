@@ -66,7 +66,8 @@ class ColumnModels:
         models, table = self.models[fold], np.ascontiguousarray(getattr(X, self.form))
         together = self._together(fold)
         if together is not None and (len(X) <= _FEW or not together.rounds):
-            return np.clip(together.predict(table), self.low, self.high)
+            values = together.predict(table)
+            return np.clip(values, self.low, self.high, out=values)
         values = np.empty((len(X), len(models)))
 
         def fill(column: int) -> None:
