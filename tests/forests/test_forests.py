@@ -23,6 +23,10 @@ OBJECTIVES = ("regression", "quantile", "poisson", "binary", "huber")
 ODD = np.array([0.0, -0.0, 1e-36, -1e-36, 1e-35, np.nan, np.inf, -np.inf, -0.5, -3.0, 7.9, 1e10, 3e38], np.float32)
 
 
+def predicted(forest, table):
+    return Packed.of([forest]).predict(table)[:, 0]
+
+
 def contexts(rng, n, categories=40):
     """Return numbers, numbers with zeros and holes, and categories with holes."""
     x = rng.normal(size=(n, 4)).astype(np.float32)
@@ -80,16 +84,16 @@ def test_boosted_trees_say_what_lightgbm_says(seed, objective, kind, use_missing
     forest = read_booster(model)
     assert forest is not None
     for table in (x, odd_rows(rng, x)):
-        np.testing.assert_array_equal(forest.predict(table), model.predict(table, num_threads=1))
+        np.testing.assert_array_equal(predicted(forest, table), model.predict(table, num_threads=1))
     if objective != "binary" and objective != "poisson" and "reg_sqrt" not in extra:
         odd = odd_rows(rng, x)
         with not_compiled():
-            alone = [forest.predict(odd[row : row + 1])[0] for row in range(12)]
+            alone = [predicted(forest, odd[row : row + 1])[0] for row in range(12)]
         np.testing.assert_array_equal(alone, model.predict(odd[:12], num_threads=1))
     if kind == "gbdt":
         few = forest.first(2)
         assert few.n_trees <= 2
-        np.testing.assert_array_equal(few.predict(x), model.predict(x, num_iteration=2, num_threads=1))
+        np.testing.assert_array_equal(predicted(few, x), model.predict(x, num_iteration=2, num_threads=1))
 
 
 def test_models_and_numbers_side_by_side_and_by_cell():
@@ -189,7 +193,7 @@ def test_tables_of_another_width_are_refused(features):
     x = contexts(rng, 100)
     forest = read_booster(boosted(rng, x, labels(rng, x)))
     with pytest.raises(ValueError, match=f"{features} features for trees of 4"):
-        forest.predict(np.zeros((2, features), np.float32))
+        predicted(forest, np.zeros((2, features), np.float32))
 
 
 # -- scikit-learn -----------------------------------------------------------------------------------------------------

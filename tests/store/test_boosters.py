@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nasheval.errors import InputError
+from nasheval.forests.packed import Packed
 from nasheval.store.boosters import forest_of_lines, models_of, models_text
 
 KINDS = {
@@ -83,7 +84,7 @@ def test_predictions_are_the_same_bits(table, kind):
     rng = np.random.default_rng(1)
     wild = np.where(rng.random(table.shape) < 0.1, np.nan, table * rng.choice([1, -1, 1e9], table.shape))
     for x in (table, wild.astype(np.float32)):
-        np.testing.assert_array_equal(again.predict(x), booster.predict(x, num_threads=1))
+        np.testing.assert_array_equal(Packed.of([again]).predict(x)[:, 0], booster.predict(x, num_threads=1))
     assert models_text([0.25, again], "it") == text
     assert len(text) < 0.7 * len(booster.model_to_string())
 
@@ -93,7 +94,7 @@ def test_a_tree_written_by_hand_answers_as_it_says():
     assert constant == -0.125
     #                 left of 0.5       right, category 0 or 2 (5 is 101)    right, another category
     x = np.array([[0.0, 1], [0.5, 0], [1.0, 0], [1.0, 2], [1.0, 1], [1.0, 7], [np.nan, 1]])
-    np.testing.assert_array_equal(tree.predict(x), [1, 1, 2, 2, 4, 4, 1])
+    np.testing.assert_array_equal(Packed.of([tree]).predict(x)[:, 0], [1, 1, 2, 2, 4, 4, 1])
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
@@ -136,7 +137,7 @@ def test_no_letter_can_lead_lightgbm_astray(place, letter):
     except ValueError:
         return
     x = np.array([[0.0, 1.0], [1.0, 3.0], [np.nan, -1.0], [1e300, 1e300]])
-    assert np.isfinite(models[1].predict(x)).all()
+    assert np.isfinite(Packed.of(models).predict(x)).all()
 
 
 @pytest.mark.parametrize("extra", [{"linear_tree": True}, {"objective": "binary"}], ids=str)

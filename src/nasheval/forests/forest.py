@@ -84,12 +84,6 @@ class Forest:
         own = {"num_leaves": one, "num_cat": one, "leaf_value": self.num_leaves, "cat_boundaries": bounds}
         return {name: own.get(name, nodes) for name in (*NUMBERS, CATEGORIES[0])} | {CATEGORIES[1]: words}
 
-    def predict(self, table: Floats) -> Floats:
-        """Return (n,) predictions at the rows of a table, bit for bit those of LightGBM at 32-bit numbers."""
-        from nasheval.forests.packed import Packed
-
-        return Packed.of([self]).predict(table)[:, 0]
-
 
 def known_objective(objective: str) -> bool:
     """Tell whether predictions of a model can be made from its trees."""

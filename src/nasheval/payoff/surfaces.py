@@ -13,7 +13,7 @@ from nasheval.arrays import Bools, Floats, Ints, n_pairs
 from nasheval.boosting import Bins, begin, binned, complete, freed, grow, take
 from nasheval.engine import run_threads
 from nasheval.forests.forest import Forest
-from nasheval.forests.packed import AtPairs
+from nasheval.forests.packed import AtPairs, Packed
 from nasheval.nuisance.columns import ColumnModels
 from nasheval.nuisance.learners import Effort, Features, run_all
 from nasheval.nuisance.sklearn_models import fitted
@@ -134,7 +134,10 @@ class SharedSurface:
         for start in range(0, len(rows), step):
             chunk = slice(start, start + step)
             table = with_agents(X, rows[chunk], pairs[chunk], self.n_agents).trees
-            own = self.model.predict(table, **({} if isinstance(self.model, Forest) else {"num_threads": 1}))
+            if isinstance(self.model, Forest):
+                own = Packed.of([self.model]).predict(table)[:, 0]
+            else:
+                own = self.model.predict(table, num_threads=1)
             values[chunk] = np.where(self.known[pairs[chunk]], own, 0.0)
         return values
 

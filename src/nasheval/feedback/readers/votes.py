@@ -88,11 +88,9 @@ def read_votes(
         named=schema.names,
         refused=dict.fromkeys(schema.verdict, VERDICT) | dict.fromkeys((schema.first, schema.second), COMPARED),
         roles={
-            "context_id": context_id,
             "voter": voter or (schema.voter if schema.voter in opened.names else None),
             "time": time or (schema.time if schema.time in opened.names else None),
-            "propensity": propensity,
-            "weight": weight,
+            **{"context_id": context_id, "propensity": propensity, "weight": weight},
         },
         prompt=schema.prompt,
         json_text=schema.name == ARENA_55K.name,
@@ -107,8 +105,8 @@ def read_votes(
     sound, voters = ~checks.faulty, columns.pop("voters", None)
     contexts, context_of = beside.group(table, contexts, np.flatnonzero(sound))
     rows = {"first": first, "second": second, "outcome": np.where(code == DROP, np.int8(TIE), code), **columns}
-    kept = slice(None) if sound.all() else sound
-    records = duel_records(**{name: values[kept] for name, values in rows.items()}, n_agents=len(names))
+    rows = rows if sound.all() else {name: values[sound] for name, values in rows.items()}
+    records = duel_records(**rows, n_agents=len(names))
     del table, first, second, rows, columns  # hundreds of megabytes of a large log, which holds them in its own form
     whole = beside.log(  # of all sound rows, wanted or not; those without a verdict tie until they are left out
         checks,
