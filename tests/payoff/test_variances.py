@@ -258,3 +258,12 @@ def test_cycles_among_many_agents_are_found_without_trying_all_paths():
     ring = [296, 297, 298, 299]
     order[np.ix_(ring, ring)] = np.roll(np.eye(4, dtype=bool), 1, axis=1)
     assert find_cycles(order) == [(0, 1, 2), (296, 297, 298, 299)]
+
+
+def test_games_of_many_agents_are_drawn_less_often(monkeypatch):
+    monkeypatch.setattr("nasheval.payoff.inference._DRAWN", 36 * 250)
+    few, many = crossed(n=100), group_payoff(crossed(n=100), draws=120)
+    assert sum(map(len, group_payoff(few)._games())) == 250
+    assert sum(map(len, many._games())) == 120
+    monkeypatch.setattr("nasheval.payoff.inference._DRAWN", 1)
+    assert sum(map(len, group_payoff(few)._games())) == 200
