@@ -243,8 +243,8 @@ def test_the_ridge_is_scikit_learns():
 
 def test_records_are_sampled_where_there_are_too_many():
     log = WORLD.feedback("pairwise", 1, 2500, selection="one")
-    every, strata = np.ones(2500, bool), np.zeros(2500, int)
-    draws = module._draws(log, features(log), every, lambda X: X.network, strata, 1, np.random.default_rng(0))
+    every = np.ones(2500, bool)
+    draws = module._draws(log, features(log), every, lambda X: X.network, np.zeros_like, 1, np.random.default_rng(0))
     assert len(draws.menu) == 2000
     assert (np.diff(draws.unit) > 0).all()
 
