@@ -101,8 +101,8 @@ def test_a_cluster_gives_the_same_model(cluster, log, name):
 def test_groups_and_chunks_of_contexts_are_shared_out(cluster, draws, monkeypatch):
     local, remote = both(draws)
     assert_equal((local, remote), draws)
-    monkeypatch.setattr("nasheval.estimator.CELLS", 100 * len(draws.agents) ** 2)
-    monkeypatch.setattr("nasheval.policy.exact.CELLS", 100 * len(draws.agents) ** 2)
+    for name in ("estimator.block_of", "policy.exact.chunk_of"):
+        monkeypatch.setattr(f"nasheval.{name}", lambda n_agents: 128)
     np.testing.assert_array_equal(local.predict_proba(draws.contexts), remote.predict_proba(draws.contexts))
     assert local.leaderboard("lane").equals(remote.leaderboard("lane"))
 

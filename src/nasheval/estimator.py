@@ -34,7 +34,7 @@ from nasheval.payoff.stage1 import Stage1, fit_stage1
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.payoff.surfaces import Boosting, Regressor
 from nasheval.policy.availability import among_available
-from nasheval.policy.base import CELLS, Policy, PolicyLearner
+from nasheval.policy.base import Policy, PolicyLearner, block_of
 from nasheval.policy.choosing import choose, winner_sets
 from nasheval.policy.exact import ExactPolicy
 from nasheval.policy.learned import LearnedPolicy
@@ -202,7 +202,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
     def _lotteries(self, policy: Policy, contexts: object, agents: Sequence[str] | None) -> Floats:
         """Ask a policy: on a cluster, chunk by chunk."""
-        step = max(1, CELLS // len(self.agents_) ** 2)  # contexts that a policy takes at a time
+        step = block_of(len(self.agents_))
         if self.engine == "local" or count_rows(contexts) <= step:
             return policy.predict_proba(contexts, agents=agents)
         table, starts = as_table(contexts), range(0, count_rows(contexts), step)

@@ -101,7 +101,7 @@ def measured(contexts: int, agents: int, jobs: int, more: dict[str, Any]) -> Ite
         lost.start()
         remote = fitted(log, "ray", NODES, more)
         lost.join()
-        remote = remote._replace(cpu=float("nan"))  # who was killed does not tell
+        remote = Fitted(remote.model, remote.seconds, float("nan"))  # who was killed does not tell
         yield f"{NODES} nodes, one killed half-way", remote, same(local.model, remote.model, asked)
 
 

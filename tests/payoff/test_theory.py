@@ -26,7 +26,7 @@ def truth(modality, n=200):
 def population(made, mu, e, mu0, e0):
     """E_0[Gamma(eta) | x], (n, n_pairs), from the closed form in the proof of orthogonality (Eq. Gclosed)."""
     terms = made.derivative(mu) * e0 / e * (mu0 - mu)
-    found = made.aggregate(mu)
+    found = made.aggregate(mu).copy()
     for column, pair in enumerate(made.pair):
         found[:, pair] += terms[:, column]
     return found

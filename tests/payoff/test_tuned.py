@@ -25,7 +25,7 @@ def pseudo():
 
 @pytest.mark.parametrize("form", ["shared", "per-pair"])
 def test_the_setting_that_can_learn_is_found(pseudo, form, monkeypatch):
-    monkeypatch.setattr("nasheval.payoff.second_stage.PAYOFF_GRID", GRID)
+    monkeypatch.setattr("nasheval.nuisance.tuning.PAYOFF_GRID", GRID)
     found = tuned_boosting(pseudo, form, "paper", Effort())
     assert (found.least, found.leaves, found.rate) == (20, 7, 0.1)
     assert found.trees >= 1

@@ -17,6 +17,7 @@ from nasheval.feedback.log import Feedback
 
 FEW_VALUES = 20  # a column of no more is grouped by its values, one of numbers with more by its quartiles
 _MOST_GROUPS = 500
+_LOOK = 10_000
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,8 +93,13 @@ def _by_quartile(log: Feedback, column: str, used: Bools) -> Groups:
 
 
 def _n_values(log: Feedback, column: str) -> int:
-    """Return how many values a context column has, a missing one included."""
-    return int(pc.count_distinct(decoded(context_column(log, column)), mode="all").as_py())
+    """Return how many values a context column has, a missing one included; of one with many, some that are too many."""
+    values = context_column(log, column)
+    for rows in (_LOOK, len(values)):  # the first rows tell of most columns
+        count = int(pc.count_distinct(decoded(values[:rows]), mode="all").as_py())
+        if count > FEW_VALUES:
+            break
+    return count
 
 
 def context_column(log: Feedback, column: str, name: str = "by") -> pa.ChunkedArray:

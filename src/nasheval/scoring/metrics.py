@@ -89,9 +89,12 @@ def _agree(*arrays: npt.NDArray[Any]) -> None:
     sizes = [array.shape[-1] for array in arrays]
     if len(set(sizes)) > 1:
         raise InputError(f"The arguments speak of {' and '.join(map(str, sizes))} agents; they must agree.")
-    counts = [len(array) for array in arrays if array.ndim > 1]
-    if len(set(counts) - {1}) > 1:
-        raise InputError(f"The arguments speak of {' and '.join(map(str, counts))} contexts; they must agree.")
+    counts = [array.shape[:-1] for array in arrays]
+    try:
+        np.broadcast_shapes(*counts)
+    except ValueError:
+        listed = " and ".join(" x ".join(map(str, count)) or "one" for count in counts)
+        raise InputError(f"The arguments speak of {listed} contexts; they must agree.") from None
 
 
 def _reduced(values: Any, reduce: bool) -> Any:
