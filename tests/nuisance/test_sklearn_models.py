@@ -49,7 +49,11 @@ def test_a_clone_a_pair_is_a_plain_fit(with_weights):
             rows = np.flatnonzero((column_of == column) & seen[context])
             weight = log.records.weight[verdicts.record[rows]] if with_weights else None
             plain = linear.Ridge(2.0).fit(X.network[context[rows]], verdicts.z[rows], sample_weight=weight)
-            assert found[:, column] == pytest.approx(np.clip(plain.predict(X.network), -1, 1), abs=1e-12)
+            said = X.network.astype(float) @ plain.coef_.astype(float) + float(
+                plain.intercept_
+            )  # its own are of 32 bits
+            assert found[:, column] == pytest.approx(np.clip(said, -1, 1), abs=1e-12)
+            assert plain.predict(X.network) == pytest.approx(said, abs=1e-6)
 
 
 def test_cells_are_those_of_whole_rows():

@@ -38,7 +38,6 @@ class Packed:
     links: Ints
     divisors: Floats
     width: int
-    rounds = False  # predictions are those of the models one by one
 
     @staticmethod
     def of(models: Sequence[Forest | float]) -> Packed:

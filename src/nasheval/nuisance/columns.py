@@ -22,7 +22,6 @@ from nasheval.forests.sklearn_trees import forest_of
 from nasheval.nuisance.learners import Effort, Features, run_all
 
 _SMALL = 1 << 15  # predictions that are made before threads have started
-_FEW = 16  # rows at which linear regressors predict together; at more, one by one, in their own arithmetic
 
 
 @dataclass(frozen=True)
@@ -65,7 +64,7 @@ class ColumnModels:
         """Return (n, columns) predictions of the models of a fold."""
         models, table = self.models[fold], np.ascontiguousarray(getattr(X, self.form))
         together = self._together(fold)
-        if together is not None and (len(X) <= _FEW or not together.rounds):
+        if together is not None:
             values = together.predict(table)
             return np.clip(values, self.low, self.high, out=values)
         values = np.empty((len(X), len(models)))
@@ -79,7 +78,7 @@ class ColumnModels:
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
         """Return (cells,) predictions at rows[i] of X and column columns[i] only."""
         table, together = getattr(X, self.form), self._together(fold)
-        if together is not None and not together.rounds:
+        if together is not None:
             return np.clip(together.cells(table, rows, columns), self.low, self.high)
         values = np.empty(len(columns))
         for column, chosen in enumerate(grouped(columns, len(self.models[fold]))):
@@ -100,7 +99,7 @@ class ColumnModels:
 
 @dataclass(frozen=True, eq=False)
 class Linear:
-    """Linear regressors as one matrix, and numbers.
+    """Linear regressors as one matrix, and numbers; in 64 bits, where their own sums are of 32.
 
     Args:
         slopes: (features, columns), or (0, columns) where all are numbers.
@@ -109,11 +108,6 @@ class Linear:
 
     slopes: Floats
     intercepts: Floats
-
-    @property
-    def rounds(self) -> bool:
-        """Whether 64-bit sums differ from what the regressors, fitted on 32-bit numbers, say themselves."""
-        return len(self.slopes) > 0
 
     def predict(self, table: Floats) -> Floats:
         """Return (n, columns) predictions at the rows of a table."""
