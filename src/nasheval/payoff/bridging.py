@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeAlias, TypeVar, get_args
 
 import numpy as np
 import numpy.typing as npt
-from scipy.sparse import csr_array
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.choices import Unseen as Unseen
@@ -29,6 +28,8 @@ from nasheval.notes import Note
 from nasheval.nuisance.learners import Features, FoldModels
 
 if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
     from nasheval.nuisance.voters import VoterModels
     from nasheval.nuisance.voters_probes import Probes
 
@@ -92,6 +93,8 @@ class ScoreBridge:
     @cached_property
     def incidence(self) -> csr_array:
         """(n_pairs, K) the votes of each pair: for its first agent, and less those for its second."""
+        from scipy.sparse import csr_array
+
         K = len(self.meetings)
         (j, k), pair = np.triu_indices(K, 1), np.arange(K * (K - 1) // 2)
         votes = self.meetings[j, k]
