@@ -239,13 +239,16 @@ def test_games_of_many_agents_are_solved_among_few(noise, monkeypatch):
     asked = []
 
     def counted(A, **options):
-        asked.append(np.shape(A)[1])
+        asked.append(np.shape(A)[:2])
         return solve(A, **options)
 
     monkeypatch.setattr("nasheval.game.solver.solve", counted)
     np.testing.assert_allclose(stability.lotteries(games, L2(1e-3), present), expected, atol=1e-9)
+    assert asked[0] == (1, 70)  # as it is
     if noise < 1:
-        assert max(asked) < 40
+        assert max(size for _, size in asked[1:]) < 40
+    else:  # half of the agents are in the first lottery: no growing
+        assert asked[1:] == [(11, 70)]
     for other in (L2(0.0), Entropy(0.1)):
         direct = solve(games, regularizer=other, available=present).strategy
         np.testing.assert_array_equal(stability.lotteries(games, other, present), direct)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nasheval.game.regularizers import Regularizer
 
 _FEW = 48  # agents; games of no more are solved as they are
+_MANY = 1 / 8  # share of the agents in a lottery from which on growing from a few takes longer
 _TOLERANCE = 1e-10  # what an agent left out may win over those left in: rounding
 
 
@@ -60,6 +61,7 @@ def lotteries(games: Floats, regularizer: Regularizer, present: Bools, start: Bo
 
     Under L2 few agents are ever in a lottery. So games of many agents are solved among a few, who are joined by the one
     that would win most against each lottery, until nobody left out would: those are the equilibria of the whole games.
+    The first game, solved as it is, tells whether few are enough; where votes are few, half of all agents may be in.
 
     Args:
         start: (K,) the agents to begin with; None: those of the best mean payoffs.
@@ -70,11 +72,17 @@ def lotteries(games: Floats, regularizer: Regularizer, present: Bools, start: Bo
     agents = np.flatnonzero(present)
     if len(agents) <= _FEW or not isinstance(regularizer, L2) or not regularizer.rho:  # else there may be several
         return solve(games, regularizer=regularizer, available=present).strategy
+    first = solve(games[:1], regularizer=regularizer, available=present).strategy
+    if len(games) == 1:
+        return first
+    if (first > 0).sum() > len(agents) * _MANY:
+        return np.concatenate([first, solve(games[1:], regularizer=regularizer, available=present).strategy])
     chosen, open_, found = _first_few(games, agents, start), np.arange(len(games)), np.zeros(games.shape[:2])
     while len(open_):
         few = np.flatnonzero(chosen)
         if len(few) > len(agents) // 2:  # together they need too many
-            found[open_] = _apart(games[open_], regularizer, present, start)
+            halves = np.array_split(open_, 2)
+            found[open_] = np.concatenate([lotteries(games[half], regularizer, present, start) for half in halves])
             break
         strategy = solve(games[open_[:, None, None], few[:, None], few], regularizer=regularizer).strategy
         found[open_] = 0.0
@@ -86,16 +94,6 @@ def lotteries(games: Floats, regularizer: Regularizer, present: Bools, start: Bo
         chosen[payoff[wins].argmax(axis=1)] = True
         open_ = open_[wins]
     return found
-
-
-def _apart(games: Floats, regularizer: Regularizer, present: Bools, start: Bools | None) -> Floats:
-    """Return the equilibria of games in two halves; one game is solved as it is."""
-    from nasheval.game.solver import solve
-
-    if len(games) == 1:
-        return solve(games, regularizer=regularizer, available=present).strategy
-    middle = len(games) // 2
-    return np.concatenate([lotteries(half, regularizer, present, start) for half in (games[:middle], games[middle:])])
 
 
 def _first_few(games: Floats, agents: Ints, start: Bools | None) -> Bools:
