@@ -155,7 +155,7 @@ def test_voters_bridge_by_their_utilities_and_other_learners_by_scores():
     seen = plain.payoff.predict(plain.nuisances.X)
     meets = (seen[:, 1, 0] + seen[:, 0, 2]) / (1 + seen[:, 1, 0] * seen[:, 0, 2])
     np.testing.assert_allclose(seen[:, 1, 2], meets, atol=1e-3)
-    assert bridge_of(duels({(0, 1): 5, (0, 2): 5, (1, 2): 5}, 3), models, 2) is None
+    assert bridge_of(duels({(0, 1): 5, (0, 2): 5, (1, 2): 5}, 3), models) is None
 
 
 # -- means of groups --------------------------------------------------------------------------------------------------

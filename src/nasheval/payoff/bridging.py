@@ -53,7 +53,6 @@ class VoterBridge:
     pairs: Ints
     models: VoterModels
     probes: Probes
-    n_folds: int
 
     def predict(self, X: Features, payoffs: Floats) -> Floats:
         """Return (n, b) payoffs of the bridged pairs, given those of all pairs, (n, n_pairs), at n contexts."""
@@ -192,7 +191,7 @@ def score_bridge(log: Feedback) -> ScoreBridge | None:
     return ScoreBridge(pairs, votes / max(int(votes.max(initial=0)), 1)) if len(pairs) else None
 
 
-def bridge_of(log: Feedback, models: FoldModels, n_folds: int) -> Bridge | None:
+def bridge_of(log: Feedback, models: FoldModels) -> Bridge | None:
     """Return what gives payoffs to a log's bridged pairs: the voters' utilities where the outcome model has them."""
     from nasheval.nuisance.voters import VoterModels
     from nasheval.nuisance.voters_probes import bridge_probes
@@ -200,7 +199,7 @@ def bridge_of(log: Feedback, models: FoldModels, n_folds: int) -> Bridge | None:
     scores = score_bridge(log)
     if scores is None or not isinstance(models, VoterModels):
         return scores
-    return VoterBridge(scores.pairs, models, bridge_probes(log, list(models.questions), scores.pairs), n_folds)
+    return VoterBridge(scores.pairs, models, bridge_probes(log, list(models.questions), scores.pairs))
 
 
 def unseen_notes(agents: tuple[str, ...], status: Ints, unseen: Unseen) -> list[Note]:

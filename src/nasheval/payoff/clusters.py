@@ -48,7 +48,7 @@ class Moments:
         factor: (H, n_pairs) whose columns have length one, or zero for a mean that moves with no other: normal numbers
             (B, H) times it are draws of (mean - truth) / error (`nasheval.payoff.variances`).
         effective: (n_pairs,) effective number (Kish) of clusters that observed the pair.
-        freedom: (n_pairs,) degrees of freedom of each standard error (`_Votes.freedom`). 0 or less: the votes say
+        freedom: (n_pairs,) degrees of freedom of each standard error (`Votes.certainty`). 0 or less: the votes say
             nothing on how uncertain that mean is.
         votes: (n_pairs,) verdicts of each pair in the group.
         status: (n_pairs,) seen, bridged, unknown or elsewhere (`nasheval.payoff.bridging`).

@@ -159,7 +159,7 @@ def fit_payoff(
         )
     work, fit, aggregation = effort or Effort(), pseudo.fit, pseudo.aggregation
     named = fit.log.agents, second_stage, pseudo.status
-    bridge = bridge_of(fit.log, fit.outcome_models, fit.n_folds) if pseudo.unseen == "model" else None
+    bridge = bridge_of(fit.log, fit.outcome_models) if pseudo.unseen == "model" else None
     plugin = Plugin(fit.outcome_models, fit.n_folds, aggregation)
     if second_stage == "none":
         return PayoffModel(*named, plugin=plugin, bridge=bridge)

@@ -2,7 +2,7 @@
 
 The value of lottery a against lottery b is a(x)' A(x) b(x), the sum over pairs j < k of W_jk(x) A_jk(x) with weights
 W_jk = a_j b_k - a_k b_j that depend on the context alone. So sum W_jk Gamma_jk is the pseudo-outcome of that value: its
-plug-in part is sum W_jk f_jk(mu), and its derivative in mu^m_jk is W_jk df/du. Means, clusters and covariances are then
+plug-in part is sum W_jk f_jk(mu), and its derivative in mu^m_jk is W_jk df/du. Means, clusters and variances are then
 those of `nasheval.payoff`.
 """
 

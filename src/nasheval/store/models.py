@@ -197,7 +197,7 @@ def unpack_stage1(manifest: dict[str, Any], files: Files, n_jobs: int) -> SavedS
         fit = replace(fit, propensity_models=replace(known, clipped=_fitting(evidence.clipped, fit)))
     pseudo = pseudo_outcomes(_with_mu(fit, evidence.mu), aggregator, unseen=stage["unseen"])
     plugin = Plugin(outcome, fit.n_folds, pseudo.aggregation)
-    bridge = bridge_of(log, outcome, fit.n_folds) if pseudo.unseen == "model" else None
+    bridge = bridge_of(log, outcome) if pseudo.unseen == "model" else None
     ground = Ground(log.agents, pseudo.status, plugin, bridge, X.trees.shape[1], n_jobs)
     payoff = unpack_payoff(stage["payoff"], files, ground)
     return SavedStage1(encoder, fit, pseudo, payoff, data["fingerprint"], data["text_kept"])

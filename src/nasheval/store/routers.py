@@ -149,7 +149,7 @@ def _policy(manifest: dict[str, Any], files: Files) -> Policy:
         if not isinstance(aggregator, Aggregator):
             raise ValueError("'aggregator' is none")
         plugin = Plugin(models, stage["folds"], Aggregation(aggregator, arrays["pair"], arrays["weight"], len(agents)))
-    bridge = _bridge(arrays, models, stage["folds"], len(agents))
+    bridge = _bridge(arrays, models, len(agents))
     payoff = unpack_payoff(stage["payoff"], files, Ground(agents, arrays["status"], plugin, bridge, widths[0], n_jobs))
 
     def solve(exact: ExactPolicy) -> ExactEquilibria:
@@ -185,12 +185,12 @@ def _outcome(
     return models
 
 
-def _bridge(arrays: Mapping[str, Array], models: Any, folds: int, K: int) -> Bridge | None:
+def _bridge(arrays: Mapping[str, Array], models: Any, K: int) -> Bridge | None:
     if "bridged" not in arrays:
         return None
     if "meetings" in arrays:
         return ScoreBridge(arrays["bridged"], arrays["meetings"])
-    return VoterBridge(arrays["bridged"], models, _probes(arrays, "bridge", K), folds)
+    return VoterBridge(arrays["bridged"], models, _probes(arrays, "bridge", K))
 
 
 def _probes(arrays: Mapping[str, Array], name: str, K: int) -> Probes:
