@@ -140,7 +140,7 @@ def test_degrees_of_freedom_are_one_less_than_voters():
     few, y = own_contexts(8, 5)
     assert moments_of(pseudo_of(few, y), speaks="population").freedom[0] == pytest.approx(7)
     assert moments_of(pseudo_of(few, y)).effective[0] == pytest.approx(40)
-    assert moments_of(pseudo_of(few, y)).freedom[0] <= 4 * 39
+    assert moments_of(pseudo_of(few, y)).freedom[0] <= 39
 
 
 def test_who_is_spoken_for_may_be_said():

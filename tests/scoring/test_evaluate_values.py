@@ -89,12 +89,19 @@ def test_the_case_worked_by_hand():
     assert found.value[0, 1] == pytest.approx(each.mean())
     error = np.sqrt(((each - each.mean()) ** 2).sum() / 2 / 3)
     assert found.overall.error[0, 1] == pytest.approx(error)
-    # Two verdicts bear on it, with weights 2 and 1: Kish's number is 9 / 5, one less is the freedom of Student's t.
+    # Two verdicts bear on it, with weights 2 and 1: Kish's number is 9 / 5.
     assert found.overall.effective[0, 1] == pytest.approx(1.8)
     assert (found.lower[0, 1], found.upper[0, 1]) == pytest.approx((-1.0, 1.0), abs=1e-6)
     wide = score(by_hand(), lotteries, confidence=0.1)
-    # The verdicts correct by 1.6 and -1.2: 2 V^2 / Var(V) is more than four times the effective clusters less one.
-    assert wide.upper[0, 1] == pytest.approx(each.mean() + error * t.ppf(0.55, 4 * 0.8))
+    # The verdicts correct by 1.6 and -1.2: 2 V^2 / Var(V) is more than the contexts less one, 2. Of the variance
+    # 1 - 1.8^-1.25 counts; above the mean the score test allows less than Wald's, with w = 1 - (1 - (mean / stake)^2)^3
+    # of (mean^2 - t^2) 5 / 9; at stake is at most what the lotteries differ by, (1 + 3/4 + 3/4) / 3.
+    reach = error * np.sqrt(1 - 1.8**-1.25) * t.ppf(0.55, 2)
+    assert wide.lower[0, 1] == pytest.approx(each.mean() - reach)
+    mean, up = each.mean(), wide.upper[0, 1]
+    w = 1 - (1 - (mean / (5 / 6)) ** 2) ** 3
+    assert up < mean + reach
+    assert (up - mean) ** 2 == pytest.approx(reach**2 + t.ppf(0.55, 2) ** 2 * w * (mean**2 - up**2) * 5 / 9)
     # b alone against "two": -Gamma_ab (0, 1/2, 0); against "one": -Gamma_ab (1, 1, 1/2).
     assert found.overall.against[1] == pytest.approx([np.mean([1.8, -1.1, 0.2]), np.mean([0, 1.1, 0])])
     assert found.overall.against[0] == pytest.approx([np.mean([0, 0, 0.1]), np.mean([-1.8, 2.2, -0.1])])

@@ -75,8 +75,8 @@ class Votes:
 
         A variance is a sum of squares c_i^2 over clusters, and Satterthwaite's degrees of freedom are 2 V^2 / Var(V) of
         it: as many as clusters for normal c_i, more for votes that are all about as surprising, fewer where some count
-        for much more. Four times the effective clusters but one are the most. Voters, of whom there may be few, count
-        for the effective number less one.
+        for much more. Four times the effective clusters but one are the most, and one less than the contexts of the
+        group, which the plug-in part has. Voters, of whom there may be few, count for the effective number less one.
         """
         rows, estimand = self.rows, self.estimand
         effective, freedom = [], []
@@ -85,7 +85,8 @@ class Votes:
             values = estimand.column[rows], estimand.correction[rows], estimand.weight[rows]
             _, clusters, satterthwaite = cluster_sums(label, *values, estimand.n_columns)
             effective.append(clusters)
-            freedom.append(np.minimum(satterthwaite, 4 * (clusters - 1)) if kind == "context" else clusters - 1)
+            most = np.minimum(4 * (clusters - 1), self.n - 1)
+            freedom.append(np.minimum(satterthwaite, most) if kind == "context" else clusters - 1)
         return np.min(effective, axis=0), np.min(freedom, axis=0)
 
     @cached_property

@@ -14,6 +14,7 @@ from scipy.stats import norm, t
 
 from nasheval.arrays import Bools, Floats
 from nasheval.errors import InputError
+from nasheval.feedback.links import SEEN
 from nasheval.payoff.clusters import Moments
 from nasheval.payoff.estimand import CELLS
 
@@ -76,19 +77,37 @@ def critical_value(family: Sequence[Moments], confidence: float, seed: int, *, o
     return float(np.quantile(largest, confidence))
 
 
-def half_widths(moments: Moments, c: Floats | float) -> Floats:
-    """Return (means,) half the width of each interval; infinite where the votes cannot tell.
+def limits(moments: Moments, c: Floats | float) -> tuple[Floats, Floats]:
+    """Return (means,) the lower and the upper end of each interval; infinite where the votes cannot tell.
 
-    An interval reaches from the mean by a critical value of Student's t times the standard error, and by what raised
-    propensities could have moved the mean. Every interval of the package is made here.
+    Every interval of the package is made here. It holds the values t that two tests both allow, and by what raised
+    propensities could have moved the mean on either side of them:
+
+    * Wald's, |mean - t| <= c error, with the error as it was found (`Moments.error_about_mean`);
+    * near the limit the score test too, |mean - t| <= c error(t), with the error as it would be were t true:
+      error(t)^2 = error^2 + w (mean^2 - t^2) / votes. With w = 1 that is Wilson's interval (1927) for votes of +-1,
+      error^2 at the mean being no less than such votes have: of two upsets in seventy votes, a mean farther out has a
+      smaller error. w goes from 0 for a mean of zero to 1 at the limit, as 1 - (1 - mean^2)^3, because elsewhere the
+      error does not follow from the mean. A mean beyond the limit, or of a pair never compared, has Wald's alone.
 
     Args:
-        c: critical value of the normal law, a number or (means,).
+        c: critical value of the normal law, a number or (means,); Student's t stands in for it where clusters are few.
     """
-    known, half = known_means(moments), np.full(len(moments.mean), np.inf)
-    critical = np.broadcast_to(c, half.shape)[known]
-    half[known] = moments.error[known] * student(critical, moments.freedom[known]) + moments.bias[known]
-    return half
+    known, mean = known_means(moments), moments.mean
+    critical = np.full(len(mean), np.inf)
+    critical[known] = student(np.broadcast_to(c, mean.shape)[known], moments.freedom[known])
+    half = np.where(known, moments.error_about_mean, 1.0) * critical
+    low, high = mean - half, mean + half
+    inside = np.asarray(known & (moments.status == SEEN) & (np.abs(mean) < moments.stake))
+    votes, at = np.maximum(moments.effective, 1)[inside], mean[inside]
+    stake = np.broadcast_to(moments.stake, mean.shape)[inside]
+    variance = np.maximum(moments.error_about_mean[inside] ** 2, (stake**2 - at**2) / votes)
+    square = critical[inside] ** 2
+    share = (1 - (1 - (at / stake) ** 2) ** 3) * square / votes
+    root = np.sqrt((share * at) ** 2 + (1 + share) * square * variance)
+    low[inside] = np.maximum(low[inside], (at - root) / (1 + share))
+    high[inside] = np.minimum(high[inside], (at + root) / (1 + share))
+    return low - moments.bias, high + moments.bias
 
 
 def student(c: Floats, freedom: Floats) -> Floats:

@@ -16,7 +16,7 @@ from nasheval.notes import once
 from nasheval.payoff.bridging import pair_matrix
 from nasheval.payoff.clusters import Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.grouped import FEW, Cluster
-from nasheval.payoff.intervals import critical_value, half_widths, known_means
+from nasheval.payoff.intervals import critical_value, known_means, limits
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.scoring.contrasts import Contrasts, against_agents, head_to_head
 
@@ -219,10 +219,12 @@ def _of_group(values: Contrasts, inside: Bools, moments: Moments, c: float, slac
     nothing = np.zeros(values.estimand.n_columns)
     untold = nothing if values.untold is None else values.untold[inside].mean(axis=0)
     bridged = nothing if values.bridged is None else values.bridged[inside].mean(axis=0)
-    half = np.where(same, 0.0, half_widths(moments, c) + untold)
     error = np.where(same, 0.0, np.where(known_means(moments), moments.error, np.inf))
     mean = np.where(same, 0.0, moments.mean)
-    low, high = (np.clip(mean + side, -most, most) for side in (-half, half))
+    low, high = (
+        np.where(same, 0.0, np.clip(end + side * untold, -most, most))
+        for end, side in zip(limits(moments, c), (-1, 1), strict=True)
+    )
     value = np.clip(mean + np.where(same, 0.0, bridged), -most, most)
     return _Means(moments, value, error, low, high, untold, moments.effective)
 
