@@ -85,7 +85,26 @@ def test_utilities_however_far_apart_give_margins():
     assert np.isfinite(margins).all()
 
 
-def test_runs_cover_the_pairs_in_order():
-    pairs = _pairs(np.random.default_rng(5), 9, all_of_them=False)
+@pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 1.0])
+def test_runs_cover_the_pairs_in_order(share):
+    rng = np.random.default_rng(5)
+    left, right = np.triu_indices(40, 1)
+    kept = np.flatnonzero(rng.random(len(left)) < share)
+    pairs = Pairs(np.arange(len(kept)), left[kept], right[kept])
     covered = [(first + i, left, right + i) for first, left, right, size in pairs.runs.tolist() for i in range(size)]
-    assert covered == list(zip(pairs.column.tolist(), pairs.left.tolist(), pairs.right.tolist(), strict=True))
+    assert [place for place, _, _ in covered] == list(range(len(covered)))  # end to end
+    asked = [covered[place] for place in pairs.place]
+    assert asked == list(zip(pairs.place.tolist(), pairs.left.tolist(), pairs.right.tolist(), strict=True))
+    assert len(pairs.runs) < 45 if share > 0.5 else len(pairs.runs) <= len(kept)
+    assert share < 1 or len(covered) == len(kept)
+
+
+def test_filled_gaps_change_no_bit():
+    rng = np.random.default_rng(2)
+    _, electorate = _electorate(rng, n=3, agents=30)
+    _, nu, bad = _asked(electorate)
+    whole, some = (_pairs(rng, 30, all_of_them=answer) for answer in (True, False))
+    both = electorate.duels(whole, nu, bad), electorate.duels(some, nu, bad)
+    place = {pair: i for i, pair in enumerate(zip(whole.left.tolist(), whole.right.tolist(), strict=True))}
+    same = [place[pair] for pair in zip(some.left.tolist(), some.right.tolist(), strict=True)]
+    np.testing.assert_array_equal(both[0][:, same], both[1])

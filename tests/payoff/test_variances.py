@@ -9,9 +9,7 @@ from hypothesis import strategies as st
 from scipy.stats import norm
 
 from nasheval.errors import InputError
-from nasheval.game.regularizers import L2, Entropy
-from nasheval.game.solver import solve
-from nasheval.payoff import clusters, sampling, stability, variances
+from nasheval.payoff import clusters, sampling, variances
 from nasheval.payoff.clusters import Moments, group_moments
 from nasheval.payoff.cycles import find_cycles
 from nasheval.payoff.grouped import Votes
@@ -225,33 +223,6 @@ def test_students_t_of_draws_is_interpolated():
     assert (np.abs(found[~near]) > 19).all()
     np.testing.assert_allclose(student_draws(np.array([[0.0, norm.ppf(0.975)]]), np.array([3.0, 3.0])),
                                [[0.0, 3.182446]], rtol=5e-3)  # fmt: skip
-
-
-@pytest.mark.parametrize("noise", [0.05, 0.4, 1.0, 10.0])
-def test_games_of_many_agents_are_solved_among_few(noise, monkeypatch):
-    rng = np.random.default_rng(0)
-    score = rng.normal(size=70)
-    games = np.tanh(score[:, None] - score[None]) + noise * rng.normal(size=(12, 70, 70))
-    games = np.clip(np.triu(games, 1), -1, 1)
-    games = games - games.transpose(0, 2, 1)
-    present = np.arange(70) % 9 != 0
-    expected = solve(games, regularizer=L2(1e-3), available=present).strategy
-    asked = []
-
-    def counted(A, **options):
-        asked.append(np.shape(A)[:2])
-        return solve(A, **options)
-
-    monkeypatch.setattr("nasheval.game.solver.solve", counted)
-    np.testing.assert_allclose(stability.lotteries(games, L2(1e-3), present), expected, atol=1e-9)
-    assert asked[0] == (1, 70)  # as it is
-    if noise < 1:
-        assert max(size for _, size in asked[1:]) < 40
-    if noise > 1:  # half of the agents are in the first lottery: no growing
-        assert asked[1:] == [(11, 70)]
-    for other in (L2(0.0), Entropy(0.1)):
-        direct = solve(games, regularizer=other, available=present).strategy
-        np.testing.assert_array_equal(stability.lotteries(games, other, present), direct)
 
 
 def test_cycles_among_many_agents_are_found_without_trying_all_paths():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from nasheval.game.growing import grow_games
 from nasheval.game.interior import interior_games
 from nasheval.game.pivoting import pivot_games
 from nasheval.game.regularizers import L2, Entropy
@@ -14,10 +15,12 @@ from nasheval.policy.warming import warm
 
 def test_after_warming_nothing_is_left_to_compile():
     warm()
-    kernels = pivot_games, interior_games, duel_contexts
+    kernels = pivot_games, grow_games, interior_games, duel_contexts
     before = [kernel.signatures for kernel in kernels]
     assert all(before)
     B = np.random.default_rng(0).normal(size=(3, 8, 8))
     for regularizer in (L2(0.01), L2(0.0), Entropy(0.2)):
         solve(B - B.swapaxes(1, 2), regularizer=regularizer, costs=np.arange(8.0), budget=2.0)
+    larger = np.random.default_rng(0).normal(size=(3, 60, 60))
+    solve(larger - larger.swapaxes(1, 2))
     assert [kernel.signatures for kernel in kernels] == before

@@ -12,8 +12,8 @@ from nasheval.game.single import solvers_are_loaded
 _UNEVEN = {np.dtype(np.float32): 1e-6, np.dtype(np.float16): 1e-3}  # how far A may be from -A^T; 1e-9 for others
 
 
-def payoffs(A: ArrayLike) -> tuple[Floats, Floats]:
-    """Return the payoffs as (n, K, K) float64, exactly antisymmetric, and the largest entry of each, (n,)."""
+def payoffs(A: ArrayLike) -> Floats:
+    """Return the payoffs as (n, K, K) float64, exactly antisymmetric."""
     given = np.asarray(A)
     games = np.require(_square(given), np.float64, ["C", "W"])  # kernels are compiled for such arrays only
     largest, uneven = _survey(games)
@@ -24,7 +24,7 @@ def payoffs(A: ArrayLike) -> tuple[Floats, Floats]:
         raise InputError(_not_antisymmetric(games, int(uneven.argmax()), allowed))
     if uneven.any():  # what rounding left: the solvers count on pi A pi being zero
         games = (games - games.swapaxes(1, 2)) / 2
-    return games, largest
+    return games
 
 
 def _survey(games: Floats) -> tuple[Floats, Floats]:

@@ -10,6 +10,7 @@ from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import ConvergenceError
 from nasheval.game.compiled import spread
 from nasheval.game.costs import budgeted, charged, scale_of, spend_of, surcharge
+from nasheval.game.growing import grow_games
 from nasheval.game.interior import interior_games
 from nasheval.game.linear import size_games
 from nasheval.game.pivoting import pivot_games
@@ -26,16 +27,18 @@ _HARD = 1e-10  # residual that certifies an answer put together from several sol
 
 
 def equilibria(A: Floats, rho: float, names: Ints) -> tuple[Floats, Ints]:
-    """Return the equilibria of games A (n, K, K): exact solves on supports that pivoting or the interior method find.
+    """Return the equilibria of games A (n, K, K): exact solves on supports, found whichever way is fast.
+
+    Few agents are pivoted; many are pivoted among candidates, and where too many of them play, the interior method
+    takes over.
 
     Args:
         names: (n,) what to call the games in errors.
     """
     K = A.shape[1]
     games, scale = _to_unit_scale(A, rho)
-    method = _by_pivoting if K <= PIVOT_UP_TO else _by_interior
-    x, steps, certified = method(games, K, rho / scale)
-    if len(rows := np.flatnonzero(~certified)) and method is _by_pivoting:
+    x, steps, certified = (_by_pivoting if K <= PIVOT_UP_TO else _by_growing)(games, K, rho / scale)
+    if len(rows := np.flatnonzero(~certified)):
         x[rows], more, certified[rows] = _by_interior(games[rows], K, (rho / scale)[rows])
         steps[rows] += more
     for name in names[~certified]:
@@ -107,6 +110,14 @@ def _by_pivoting(A: Floats, agents: int, rho: Floats) -> tuple[Floats, Ints, Boo
     n = len(A)
     x, steps, certified = np.empty((n, agents)), np.empty(n, np.int64), np.empty(n, np.bool_)
     spread(pivot_games, n, 3.0 * agents**3, A, rho, x, steps, certified)
+    return x, steps, certified
+
+
+def _by_growing(A: Floats, agents: int, rho: Floats) -> tuple[Floats, Ints, Bools]:
+    """As `_by_pivoting`, for games of many agents; those that many play in are not certified."""
+    n = len(A)
+    x, steps, certified = np.empty((n, agents)), np.empty(n, np.int64), np.empty(n, np.bool_)
+    spread(grow_games, n, 1e2 * agents, A, rho, x, steps, certified)
     return x, steps, certified
 
 

@@ -73,13 +73,13 @@ def solve(
         available: (K,) or (n, K) bool, which agents are up; both players choose among those, and the others get 0.
             Costs stay scaled over all agents, so that the price of one does not depend on which others are up.
     """
-    games, largest = payoffs(A)
+    games = payoffs(A)
     n, K = games.shape[:2]
     omega = composed(regularizer, costs, cost_weight, budget, n, K)
     up = np.ones((n, K), bool) if available is None else agents_up(available, n, K)
     if not n:
         return Solution(np.empty((0, K)), np.empty(0), np.empty(0, np.int64), np.empty(0))
-    solution = _solved(games, omega, largest, np.arange(n)) if up.all() else _among(games, omega, up)
+    solution = _solved(games, omega, np.arange(n)) if up.all() else _among(games, omega, up)
     return solution if np.ndim(A) == 3 else _first(solution)
 
 
@@ -91,7 +91,7 @@ def lotteries(A: Floats, omega: Regularizer, up: Bools) -> Floats:
     """
     if not up.all():
         return _among(A, omega, np.broadcast_to(up, A.shape[:2])).strategy
-    return _solved(A, omega, A.max((1, 2)), np.arange(len(A))).strategy
+    return _solved(A, omega, np.arange(len(A))).strategy
 
 
 def _among(A: Floats, omega: Regularizer, up: Bools) -> Solution:
@@ -103,8 +103,7 @@ def _among(A: Floats, omega: Regularizer, up: Bools) -> Solution:
     for count in np.unique(counts):
         rows = np.flatnonzero(counts == count)
         agents = np.argsort(~up[rows], axis=-1, kind="stable")[:, :count]
-        games = A[rows[:, None, None], agents[:, :, None], agents[:, None, :]]
-        batch = _solved(games, omega.at(rows).among(agents), np.abs(games).max((1, 2)), rows)
+        batch = _solved(_games_among(A, rows, agents), omega.at(rows).among(agents), rows)
         strategy[rows[:, None], agents] = batch.strategy
         gaps[rows], steps[rows], kkt[rows] = batch.gap, batch.iterations, batch.kkt
         if batch.price is not None:
@@ -113,19 +112,30 @@ def _among(A: Floats, omega: Regularizer, up: Bools) -> Solution:
     return Solution(strategy, gaps, steps, kkt, price)
 
 
-def _solved(A: Floats, omega: Regularizer, largest: Floats, names: Ints) -> Solution:
+def _games_among(A: Floats, rows: Ints, agents: Ints) -> Floats:
+    """Return the games `rows` of A among the agents (r, k) of each, (r, k, k); those of all games are gathered fast."""
+    same = agents[0]
+    if len(rows) == len(A) and (agents == same).all():
+        return A.take(same, axis=1).take(same, axis=2)
+    return A[rows[:, None, None], agents[:, :, None], agents[:, None, :]]
+
+
+def _solved(A: Floats, omega: Regularizer, names: Ints) -> Solution:
     """Return the solution with its gap and residual; raise where the gap is not zero up to rounding."""
     pi, steps, price = equilibria(A, omega, names)
     if isinstance(omega, L2):
         gaps, kkt = _certify(A, omega, pi)
-        scale = largest + omega.rho
+        scale = np.full(len(A), omega.rho)
     else:
         pi = np.maximum(pi, 0.0)  # rounding may have left a weight of -1e-13
         pi /= pi.sum(-1, keepdims=True)
         payoff, slope = np.einsum("njk,nk->nj", A, pi), omega.gradient(pi)
         gaps, kkt = gap_at(pi, payoff, omega), residual_at(pi, payoff, omega, price)
-        scale = largest + omega.kappa + np.where(np.isfinite(slope), np.abs(slope), 0.0).max(-1)
-    for g in np.flatnonzero(~(np.abs(gaps) <= _LARGEST_GAP * scale)):
+        scale = omega.kappa + np.where(np.isfinite(slope), np.abs(slope), 0.0).max(-1)
+    rows = np.flatnonzero(~(np.abs(gaps) <= _LARGEST_GAP * scale))
+    if len(rows):  # payoffs add to the scale, and are looked through only where that matters
+        scale[rows] += (A if len(rows) == len(A) else A[rows]).max((1, 2))
+    for g in rows[~(np.abs(gaps[rows]) <= _LARGEST_GAP * scale[rows])]:
         raise ConvergenceError(
             f"Game {names[g]} could not be solved: its lottery has a gap of {gaps[g]:.3g}. Please report it."
         )

@@ -32,14 +32,18 @@ def workspace(n: int) -> Workspace:
 def residual(A: Floats, agents: int, rho: float, x: Floats) -> float:
     """Return the largest of |min(x_i, w_i)| and |e x - 1|, zero exactly at the equilibrium."""
     n = A.shape[0]
-    lam = rho * dot(x, x, 0, agents)
+    lam, w = rho * dot(x, x, 0, agents), np.zeros(n)
+    for j in range(n):
+        if x[j] != 0.0:
+            row = A[j]
+            for i in range(n):
+                w[i] += row[i] * x[j]  # row by row, since A = -A^T
     worst, total = 0.0, 0.0
     for i in range(n):
-        w = -dot(A[i], x, 0, n)
         if i < agents:
-            w += rho * x[i] - lam
+            w[i] += rho * x[i] - lam
             total += x[i]
-        worst = max(worst, abs(min(x[i], w)))
+        worst = max(worst, abs(min(x[i], w[i])))
     return max(worst, abs(total - 1.0))
 
 
@@ -222,8 +226,9 @@ def certify_games(start: int, stop: int, A: Floats, rho: float, pi: Floats, gap:
         tidy(pi[g])
         payoff[:] = 0.0
         for j in range(K):
-            for i in range(K):
-                payoff[i] -= A[g, j, i] * pi[g, j]  # row by row, since A = -A^T
+            if pi[g, j] != 0.0:
+                for i in range(K):
+                    payoff[i] -= A[g, j, i] * pi[g, j]  # row by row, since A = -A^T
         most, mean, square, worst = -1e300, 0.0, 0.0, 0.0
         for i in range(K):
             most = max(most, payoff[i])

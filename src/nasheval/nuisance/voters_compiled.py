@@ -11,12 +11,16 @@ from nasheval.game.compiled import spread as spread
 
 @compiled
 def duel_contexts(
-    start: int, stop: int, s: Floats, nu: Floats, bad: Floats, weight: Floats, runs: Ints, total: Floats
+    start: int, stop: int, s: Floats, nu: Floats, bad: Floats, weight: Floats, runs: Ints, place: Ints, total: Floats
 ) -> None:
-    """Add what voters say of pairs to total (n, c) at contexts start to stop; shapes as in `Electorate`."""
+    """Write what voters say of pairs into total (n, c) at contexts start to stop; shapes as in `Electorate`."""
     folds, members, _, voters, _ = s.shape
-    mean = np.empty(total.shape[1], np.float32)
+    places = 0
+    for r in range(runs.shape[0]):
+        places += runs[r, 3]
+    mean, summed = np.empty(places, np.float32), np.empty(places)
     for g in range(start, stop):
+        summed[:] = 0.0
         for f in range(folds):
             mean[:] = 0.0
             for m in range(members):
@@ -24,8 +28,10 @@ def duel_contexts(
                     share = weight[f, m, v]
                     if share > 0.0:
                         add_duels(s[f, m, g, v], nu[f, m, g, v], bad[f, m, g, v], share, runs, mean)
-            for c in range(mean.shape[0]):
-                total[g, c] += mean[c]
+            for c in range(places):
+                summed[c] += mean[c]
+        for c in range(place.shape[0]):
+            total[g, c] = summed[place[c]]
 
 
 @compiled

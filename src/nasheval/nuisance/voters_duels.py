@@ -17,11 +17,12 @@ from functools import cached_property
 
 import numpy as np
 
-from nasheval.arrays import Floats, Ints
+from nasheval.arrays import Floats, Ints, offsets_of
 
 _COMPILED = "nasheval.nuisance.voters_compiled"
 _LARGEST = 40.0  # of log s around the middle of the utilities: s^2 stays a normal number
 _COST = 6.0  # operations of one margin, roughly
+_GAP = 8  # margins that take as long as a new run: shorter gaps in a run are filled
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,11 +40,27 @@ class Pairs:
 
     @cached_property
     def runs(self) -> Ints:
-        """(runs, 4) first place, left, right and length of stretches of one left agent and consecutive right ones."""
-        joined = (np.diff(self.left) == 0) & (np.diff(self.right) == 1)
-        starts = np.flatnonzero(np.concatenate([[True], ~joined]))[: len(self.column)]
-        length = np.diff(np.append(starts, len(self.column)))
-        return np.stack([starts, self.left[starts], self.right[starts], length], axis=1).astype(np.int64)
+        """(runs, 4) first place, left, right and length of stretches of one left agent and consecutive right ones.
+
+        A gap of a few right agents is part of its run; `place` tells which places hold the columns.
+        """
+        last = np.append(self._starts[1:], len(self.column))[: len(self._starts)] - 1
+        length = self.right[last] - self.right[self._starts] + 1
+        first = offsets_of(length)[:-1]
+        return np.stack([first, self.left[self._starts], self.right[self._starts], length], axis=1).astype(np.int64)
+
+    @cached_property
+    def place(self) -> Ints:
+        """(c,) the place of each column in the runs, laid end to end."""
+        size = np.diff(np.append(self._starts, len(self.column)))
+        return np.asarray(np.repeat(self.runs[:, 0] - self.runs[:, 2], size) + self.right)
+
+    @cached_property
+    def _starts(self) -> Ints:
+        """The columns that begin a run."""
+        ahead = np.diff(self.right)
+        joined = (np.diff(self.left) == 0) & (ahead > 0) & (ahead <= _GAP)
+        return np.flatnonzero(np.concatenate([[True], ~joined]))[: len(self.column)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,9 +101,9 @@ class Electorate:
             return self._in_numpy(pairs, nu, bad)
         from nasheval.nuisance.voters_compiled import duel_contexts, spread
 
-        total = np.zeros((n, len(pairs.column)))
+        total = np.empty((n, len(pairs.column)))
         work = _COST * self.weight.size * len(pairs.column)
-        spread(duel_contexts, n, work, self.s, nu, bad, self.weight, pairs.runs, total)
+        spread(duel_contexts, n, work, self.s, nu, bad, self.weight, pairs.runs, pairs.place, total)
         return total
 
     def _in_numpy(self, pairs: Pairs, nu: Floats, bad: Floats) -> Floats:

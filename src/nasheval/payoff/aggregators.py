@@ -199,6 +199,10 @@ class Aggregation:
         """Return f_jk(mu), (n, n_pairs), given mu (n, P); 0 for pairs that are not covered. It may be mu itself."""
         if self._is_identity:
             return mu.astype(np.float64, copy=False)
+        if 0 < len(self._pairs) == len(self.pair):  # f of one menu is that menu's margin, by idempotence
+            payoffs = mu.take(self._column, axis=1).astype(np.float64, copy=False)
+            payoffs[:, ~self.covered] = 0.0
+            return payoffs
         payoffs = np.zeros((len(mu), self.n_pairs))
         payoffs[:, self._pairs] = self._values(mu)
         return payoffs
@@ -240,6 +244,13 @@ class Aggregation:
     @cached_property
     def _starts(self) -> Ints:
         return offsets_of(np.bincount(self.pair, minlength=self.n_pairs)[self._pairs])[:-1]
+
+    @cached_property
+    def _column(self) -> Ints:
+        """(n_pairs,) a column of each pair, the first of all where it has none."""
+        column = np.zeros(self.n_pairs, np.int64)
+        column[self.pair] = np.arange(len(self.pair))
+        return column
 
     @cached_property
     def _place(self) -> Ints:

@@ -37,7 +37,6 @@ from nasheval.payoff.intervals import (
 )
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.stability import Stability as Stability
-from nasheval.payoff.stability import lotteries
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -154,12 +153,13 @@ class GroupPayoff:
             regularizer: of the game; None: L2(1e-3).
         """
         from nasheval.game.regularizers import L2
+        from nasheval.game.solver import lotteries
 
         if not self.present.any():
             raise InputError(f"Nobody has a vote in the group {self.name!r}: it has no candidates and no equilibrium.")
         omega = regularizer or L2(1e-3)
         lottery = lotteries(np.clip(self.estimate, -1, 1)[None], omega, self.present)[0]
-        drawn = np.concatenate([lotteries(games, omega, self.present, lottery > 0) for games in self._games()])
+        drawn = np.concatenate([lotteries(games, omega, self.present) for games in self._games()])
         lower, upper = np.quantile(drawn, [(1 - self.confidence) / 2, (1 + self.confidence) / 2], axis=0)
         lower, upper = np.minimum(lower, lottery), np.maximum(upper, lottery)
         frequency = (drawn > _WINNER).mean(axis=0)

@@ -9,16 +9,18 @@ import numpy as np
 
 from nasheval.game.checks import games_of
 from nasheval.game.regularizers import L2, Entropy
+from nasheval.game.single import PIVOT_UP_TO
 from nasheval.game.solver import solve
 from nasheval.nuisance.voters_duels import Electorate, Pairs
 
 
 def warm() -> None:
-    """Solve two small games of every kind, so that everything is compiled for them."""
+    """Solve two games of every kind, so that everything is compiled for them."""
     games = games_of(np.array([[0.5, -0.5, 0.5], [0.25, 0.5, 0.75]]), 3)
     for regularizer in (L2(), Entropy(0.1)):
         for budget in (None, 0.5):
             solve(games, regularizer=regularizer, costs=np.arange(3.0), budget=budget)
+    solve(np.zeros((2, PIVOT_UP_TO + 1, PIVOT_UP_TO + 1)))
     ones = np.ones((1, 1, 2, 1), np.float32)
     voters = Electorate.of(np.ones((1, 1, 2, 1, 2), np.float32), ones[:, :, 0], ones, ones[0])
     voters.duels(Pairs(np.arange(1), np.zeros(1, np.int64), np.ones(1, np.int64)), ones, ones)
