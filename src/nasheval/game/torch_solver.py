@@ -7,7 +7,7 @@ rules go to `solve`. Import this file only where PyTorch is wanted.
 
 from __future__ import annotations
 
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import torch
@@ -22,6 +22,14 @@ Tensor: TypeAlias = torch.Tensor
 _FIRST = 16  # candidates of the first round
 _PIVOTS = 6  # per candidate; games that take more go to `solve`
 _BETWEEN = 4  # pivots between two looks at who has ended: a look makes the processor wait for the device
+
+
+class _Tableau(NamedTuple):
+    """T (n, c, c), q (n, c) and the support (n, c) of n games, as in `pivoting`."""
+
+    T: Tensor
+    q: Tensor
+    inside: Tensor
 
 
 def lotteries(A: Tensor, omega: Regularizer, up: Bools) -> Floats:
@@ -74,7 +82,7 @@ def equilibria(A: Tensor, rho: float) -> tuple[Tensor, Tensor]:
 
 
 def _among(A: Tensor, rho: Tensor, agents: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return lotteries (n, K) over the candidates (n, c), the losses (n, K) of all agents, and what is certified (n,)."""
+    """Return lotteries (n, K) over candidates (n, c), the losses (n, K) of all agents, and which are certified (n,)."""
     n, K = A.shape[:2]
     c = agents.shape[1]
     rows = A.gather(1, agents[:, :, None].expand(n, c, K))
@@ -89,9 +97,7 @@ def _among(A: Tensor, rho: Tensor, agents: Tensor) -> tuple[Tensor, Tensor, Tens
     y = y / y.sum(-1, keepdim=True)
     x = torch.zeros_like(A[..., 0]).scatter_(1, agents, y)
     w = torch.einsum("nci,nc->ni", rows, y) + rho * (x - (y * y).sum(-1, keepdim=True))
-    unique = (rho[:, 0] > 0) | (
-        (torch.maximum(x, w).amin(-1) > STRICT) & (inverse.abs().amax((1, 2)) < REGULAR)
-    )
+    unique = (rho[:, 0] > 0) | ((torch.maximum(x, w).amin(-1) > STRICT) & (inverse.abs().amax((1, 2)) < REGULAR))
     sure = unique & (move.abs().amax(-1) <= STILL) & (torch.minimum(x, w).abs().amax(-1) < CERTIFIED)
     return x, w, sure
 
@@ -100,32 +106,30 @@ def _losses(A: Tensor, rho: Tensor, x: Tensor) -> Tensor:
     return torch.einsum("nji,nj->ni", A, x) + rho * (x - (x * x).sum(-1, keepdim=True))
 
 
-def _pivoted(A: Tensor, rho: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the tableau T (n, c, c), q (n, c) and the support (n, c) at which no agent is on the wrong side."""
-    c = A.shape[1]
-    T, q, inside = _tableau(A, rho)
+def _pivoted(A: Tensor, rho: Tensor) -> _Tableau:
+    """Return the tableau at which no agent is on the wrong side; games that have ended are left out of the rest."""
+    whole = parts = _tableau(A, rho)
     left = torch.arange(len(A), device=A.device)
-    parts = T, q, inside
-    for step in range(_PIVOTS * c):
+    for step in range(_PIVOTS * A.shape[1]):
         if step % _BETWEEN == 0:
-            going = (parts[1] < -ZERO).any(-1)
-            count = int(going.sum())
-            if count <= len(left) // 2 or not count:
-                for whole, part in zip((T, q, inside), parts, strict=True):
-                    if part is not whole:
-                        whole[left] = part
-                left = left[going]
-                parts = T[left], q[left], inside[left]
-            if not count:
-                return T, q, inside
+            going = (parts.q < -ZERO).any(-1)
+            if not (count := int(going.sum())):
+                break
+            if 2 * count <= len(left):
+                _put_back(parts, whole, left)
+                left, parts = left[going], _Tableau(*(part[going] for part in parts))
         _pivot(*parts)
-    for whole, part in zip((T, q, inside), parts, strict=True):
-        if part is not whole:
-            whole[left] = part
-    return T, q, inside
+    _put_back(parts, whole, left)
+    return whole
 
 
-def _tableau(A: Tensor, rho: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _put_back(parts: _Tableau, whole: _Tableau, rows: Tensor) -> None:
+    if parts is not whole:
+        for part, values in zip(parts, whole, strict=True):
+            values[rows] = part
+
+
+def _tableau(A: Tensor, rho: Tensor) -> _Tableau:
     """Return the tableau of the support of one agent: that of the largest mean margin."""
     n, c = A.shape[:2]
     s = A.sum(-1).argmax(-1)[:, None]
@@ -135,7 +139,7 @@ def _tableau(A: Tensor, rho: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     inside = torch.zeros_like(row, dtype=torch.bool).scatter_(1, s, True)
     T.masked_fill_(inside[:, None], 1.0).masked_fill_(inside[:, :, None], -1.0)
     T.diagonal(dim1=1, dim2=2).masked_fill_(inside, 0.0)
-    return T, torch.where(inside, 1.0, row - rho), inside
+    return _Tableau(T, torch.where(inside, 1.0, row - rho), inside)
 
 
 def _pivot(T: Tensor, q: Tensor, inside: Tensor) -> None:
