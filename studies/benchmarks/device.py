@@ -206,13 +206,14 @@ def agreement(agents: int, votes: int, devices: Sequence[str]) -> dict[str, dict
 def prediction(agents: int, votes: int, device: str) -> dict[str, dict[str, str]]:
     """Return for several numbers of contexts how fast one model predicts them on the processor and on the device."""
     model = fitted(Arena(agents, kinds=3).log(votes), device, second_stage="none", propensity="marginal")
-    policies: dict[str, Any] = {"processor": replace(model.policy_, device="cpu"), device: model.policy_}
+    policy: Any = model.policy_
+    policies = {"processor": replace(policy, device="cpu"), device: policy}
     most, found = bandwidth(device), {}
     for contexts in sorted({min(1 << 20, max(2 * TEST, cells // agents**2)) for cells in (1 << 22, 1 << 25, 1 << 29)}):
         asked = pa.table(table(drawn(np.random.default_rng(1), contexts)))
         lotteries, rates = {}, {}
-        for name, policy in policies.items():
-            lotteries[name], seconds = timed(policy, asked)
+        for name, each in policies.items():
+            lotteries[name], seconds = timed(each, asked)
             rates[name] = contexts / seconds
         shown = {f"{name}, contexts per second": f"{rate:,.0f}" for name, rate in rates.items()}
         shown["device over processor"] = f"{rates[device] / rates['processor']:.1f}"
@@ -249,15 +250,15 @@ def bandwidth(device: str) -> float:
 
 def apart(model: ne.NashEval, contexts: pa.Table, lotteries: dict[str, Floats], device: str) -> dict[str, str]:
     """Return how far answers are from each other and from double precision, at the first contexts."""
-    there = model.payoff(contexts.slice(0, 1 << 14))[:TEST]
-    exact, omega = double(model, contexts.slice(0, TEST)), ne.L2(1e-3)
-    solved, mine = ne.solve(there, regularizer=omega).strategy, lotteries[device]
+    some, omega = contexts.slice(0, 1 << 14), ne.L2(1e-3)
+    there, mine = model.payoff(some)[:TEST], model.policy_.predict_proba(some)[:TEST]  # from the very same payoffs
+    solved, exact = ne.solve(there, regularizer=omega).strategy, double(model, contexts.slice(0, TEST))
+    gaps = {name: ne.gap(pi[:TEST], exact, regularizer=omega).max() for name, pi in lotteries.items()}
     return {
-        "lotteries less the processor's of the same payoffs, most": f"{np.abs(mine[:TEST] - solved).max():.1e}",
+        "lotteries less the processor's of the same payoffs, most": f"{np.abs(mine - solved).max():.1e}",
+        "lotteries less the processor's, most": f"{np.abs(lotteries[device] - lotteries['processor']).max():.1e}",
         "payoffs less double precision, most": f"{np.abs(there - exact).max():.1e}",
-        "lotteries less the processor's, most": f"{np.abs(mine - lotteries['processor']).max():.1e}",
-        "gap in double precision, processor": f"{ne.gap(lotteries['processor'][:TEST], exact, regularizer=omega).max():.1e}",
-        "gap in double precision, device": f"{ne.gap(mine[:TEST], exact, regularizer=omega).max():.1e}",
+        **{f"gap in double precision, {name}, most": f"{largest:.1e}" for name, largest in gaps.items()},
     }
 
 

@@ -39,7 +39,7 @@ def mean_answers(models: VoterModels, x: Floats, probes: Probes, device: str) ->
         probes: some that `can_answer` knows.
     """
     network, pooling = _Network(models, device), probes.pooling
-    chunks = torch.from_numpy(np.ascontiguousarray(x, np.float32)).to(device).split(network.rows)
+    chunks = to_device(np.asarray(x, np.float32), device).split(network.rows)
     spoken = torch.cat([network.mean_of(chunk, probes) for chunk in chunks])
     if pooling is not None:
         by_column = pooling.tocsc()
@@ -71,7 +71,7 @@ class _Network:
         lean, total = out[..., -1:] + self.lean, x.new_zeros((len(x), len(probes.menus.columns)), dtype=torch.float64)
         for block in probes.blocks:
             spoken = self._duels(s, self._ties(block, lean, middle), block)
-            total[:, self._put(block.pairs.column)] = spoken / self.folds
+            total[:, self._put(block.pairs.column.astype(np.int64))] = spoken / self.folds
         return total
 
     def _ties(self, block: Block, lean: Tensor, middle: Tensor) -> list[Tensor]:
@@ -86,7 +86,7 @@ class _Network:
 
     def _duels(self, s: Tensor, ties: list[Tensor], block: Block) -> Tensor:
         """Return (n, c) float64 the sum over folds of what their voters say of the pairs."""
-        left, right = self._put(block.pairs.left), self._put(block.pairs.right)
+        left, right = (self._put(side.astype(np.int64)) for side in (block.pairs.left, block.pairs.right))
         total = s.new_zeros((s.shape[1], len(left)), dtype=torch.float64)
         for fold in range(self.folds):
             mean = s.new_zeros(total.shape)

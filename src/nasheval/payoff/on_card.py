@@ -16,7 +16,7 @@ import numpy as np
 from nasheval.arrays import Array, Floats, Ints
 from nasheval.game.checks import games_of
 from nasheval.nuisance.learners import Features
-from nasheval.nuisance.training import Tensor
+from nasheval.nuisance.training import Tensor, to_device
 from nasheval.payoff.bridging import VoterBridge
 from nasheval.payoff.second_stage import PayoffModel
 
@@ -129,6 +129,4 @@ def _voters_of(model: PayoffModel) -> _Voters | None:
 
 
 def _put(values: Array) -> Tensor:
-    import torch
-
-    return torch.as_tensor(values, device=CARD)
+    return to_device(values.astype(np.int64) if values.dtype.kind == "i" else values, CARD)
