@@ -76,7 +76,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         tune: False, "fast" or "paper": search hyperparameters of LightGBM and of the learned policy.
         random_state: seed of everything.
         n_jobs: threads, or workers of the cluster; None: all cores.
-        device: "auto", "cpu" or "cuda".
+        device: where networks are trained and many contexts predicted: "auto", "cpu" or "cuda".
         engine: "local" (threads of this process) or "ray" (the workers of a Ray cluster); same numbers.
         verbose: whether to show progress.
 

@@ -203,9 +203,10 @@ def agreement(agents: int, votes: int, devices: Sequence[str]) -> dict[str, dict
 # -- prediction -------------------------------------------------------------------------------------------------------
 
 
-def prediction(agents: int, votes: int, device: str) -> dict[str, dict[str, str]]:
+def prediction(agents: int, votes: int, device: str, rho: float) -> dict[str, dict[str, str]]:
     """Return for several numbers of contexts how fast one model predicts them on the processor and on the device."""
-    model = fitted(Arena(agents, kinds=3).log(votes), device, second_stage="none", propensity="marginal")
+    how = {"second_stage": "none", "propensity": "marginal", "regularizer": ne.L2(rho)}
+    model = fitted(Arena(agents, kinds=3).log(votes), device, **how)
     policy: Any = model.policy_
     policies = {"processor": replace(policy, device="cpu"), device: policy}
     most, found = bandwidth(device), {}
@@ -250,7 +251,7 @@ def bandwidth(device: str) -> float:
 
 def apart(model: ne.NashEval, contexts: pa.Table, lotteries: dict[str, Floats], device: str) -> dict[str, str]:
     """Return how far answers are from each other and from double precision, at the first contexts."""
-    some, omega = contexts.slice(0, 1 << 14), ne.L2(1e-3)
+    some, omega = contexts.slice(0, 1 << 14), model.regularizer
     there, mine = model.payoff(some)[:TEST], model.policy_.predict_proba(some)[:TEST]  # from the very same payoffs
     solved, exact = ne.solve(there, regularizer=omega).strategy, double(model, contexts.slice(0, TEST))
     gaps = {name: ne.gap(pi[:TEST], exact, regularizer=omega).max() for name, pi in lotteries.items()}
@@ -272,16 +273,18 @@ def main(words: Sequence[str]) -> None:
     known.add_argument("--flops", action="store_true", help="fit once more and count the operations")
     known.add_argument("--predict", default="10,50,200", help="numbers of agents, with commas; empty: none")
     known.add_argument("--predict-votes", type=int, default=50_000, help="votes that those models are fitted to")
+    known.add_argument("--rho", type=float, default=1e-3, help="of those models; the larger, the more agents mix")
     options = known.parse_args(words)
     arena, console = Arena(options.agents), Console(width=110)
     for votes in [int(number) for number in options.votes.split(",") if number]:
-        found = measured(arena, votes, options)
-        console.print(_table(f"{votes:,} votes, {options.agents} agents, {options.device}", {options.clock: found}))
+        took = {options.clock: measured(arena, votes, options)}
+        console.print(_table(f"{votes:,} votes, {options.agents} agents, {options.device}", took))
     if options.small:
         both = agreement(min(options.agents, 10), options.small, list(dict.fromkeys(("cpu", options.device))))
         console.print(_table(f"{options.small:,} votes", both))
     for agents in [int(number) for number in options.predict.split(",") if number]:
-        console.print(_table(f"prediction, {agents} agents", prediction(agents, options.predict_votes, options.device)))
+        found = prediction(agents, options.predict_votes, options.device, options.rho)
+        console.print(_table(f"prediction, {agents} agents, rho {options.rho:g}", found))
 
 
 def _table(title: str, columns: dict[str, dict[str, str]]) -> Table:

@@ -52,8 +52,10 @@ def lotteries(A: Tensor, omega: Regularizer, up: Bools) -> Floats:
         paid = torch.as_tensor(prices, device=A.device)
         games = games - (paid[..., :, None] - paid[..., None, :])
     x, certified = equilibria(games, kept.rho)
-    answers = np.zeros((len(A), len(up)))
-    answers[:, agents] = x.cpu().numpy()
+    answers: Floats = x.cpu().numpy()
+    if len(agents) < len(up):
+        chosen, answers = answers, np.zeros((len(A), len(up)))
+        answers[:, agents] = chosen
     if len(left := np.flatnonzero(~certified.cpu().numpy())):
         hard = A[torch.as_tensor(left, device=A.device)].cpu().numpy()
         answers[left] = solver.lotteries(hard, omega.at(left), up)

@@ -93,15 +93,15 @@ class _Network:
             for model, voter in np.ndindex(self.members, s.shape[2]):
                 place = fold * self.members + model
                 if (share := float(self.weight[place, voter])) > 0:
-                    mean.add_(
-                        _margins(s[place, :, voter], [t[place, :, voter] for t in ties], left, right), alpha=share
+                    mean.addcdiv_(
+                        *_margins(s[place, :, voter], [t[place, :, voter] for t in ties], left, right), value=share
                     )
             total += mean
         return total
 
 
-def _margins(s: Tensor, ties: list[Tensor], left: Tensor, right: Tensor) -> Tensor:
-    """Return (n, c) one voter's margins, given s (n, K)."""
+def _margins(s: Tensor, ties: list[Tensor], left: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+    """Return numerators and denominators (n, c) of one voter's margins, given s (n, K)."""
     square = s * s
     win, loss = square.index_select(1, left), square.index_select(1, right)
     margin = win - loss
@@ -111,4 +111,4 @@ def _margins(s: Tensor, ties: list[Tensor], left: Tensor, right: Tensor) -> Tens
         whole.addcmul_(ties[0][:, None], both)
     if len(ties) > 1:
         whole += ties[1][:, None]
-    return margin.div_(whole)
+    return margin, whole

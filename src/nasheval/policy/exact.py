@@ -80,8 +80,9 @@ class ExactEquilibria:
             up: (K,) the available agents.
         """
         answers, step, first = np.empty((len(X), len(up))), chunk_of(len(up)), 0
-        for rows in card_rows(self.device, len(X), len(up)):
-            answers[rows], first = self._on_card(X[rows], omega.at(rows), up), int(rows[-1]) + 1
+        for part in card_rows(self.device, len(X), len(up)):
+            own, first = omega.at(np.arange(part.start, part.stop)), part.stop
+            answers[part] = self._on_card(X[part], own, up)
         for start in range(first, len(X), step):
             rows = np.arange(start, min(start + step, len(X)))
             chunk = X if len(rows) == len(X) else X[rows]
