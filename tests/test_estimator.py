@@ -20,6 +20,8 @@ from nasheval.cli import app
 from nasheval.errors import InputError
 from nasheval.estimator import members
 from nasheval.game.solver import solve
+from nasheval.nuisance.voters import Voters
+from nasheval.payoff import on_card
 from nasheval.payoff.surfaces import Boosting
 from nasheval.policy.exact import ExactPolicy
 from nasheval.policy.learned import LearnedPolicy
@@ -135,6 +137,26 @@ def test_silence_and_progress(capsys):
     log, _ = make_log(60)
     ne.NashEval(**QUICK).fit(log)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_saved_model_answers_on_a_card_where_there_is_one(monkeypatch, tmp_path):
+    pytest.importorskip("torch")
+    torch_solver, asked = import_module("nasheval.game.torch_solver"), []
+    log, contexts = make_log(200)
+    outcome = Voters(voters=2, hidden=(4,), epochs=1, weight_decay=0.3, members=1)
+    priced = {"costs": {"a": 1.0, "b": 2.0, "c": 3.0}, "propensity": "marginal", "second_stage": "none"}
+    ne.NashEval(**{**QUICK, **priced, "outcome": outcome}).fit(log).save(tmp_path / "model")
+    model = ne.load(tmp_path / "model")
+    questions = (lambda: model.predict_proba(contexts), lambda: model.predict_proba(contexts, cost_weight=0.2))
+    expected, game = [question() for question in questions], model.payoff(contexts)
+    lotteries = torch_solver.lotteries
+    monkeypatch.setattr(torch_solver, "lotteries", lambda A, *rest: asked.append(len(A)) or lotteries(A, *rest))
+    for name, value in {"has_card": lambda: True, "CARD": "cpu", "LEAST": 1}.items():
+        monkeypatch.setattr(on_card, name, value)
+    for question, answer in zip(questions, expected, strict=True):
+        assert question() == pytest.approx(answer, abs=1e-3)
+    assert asked == [200, 200]
+    assert model.payoff(contexts) == pytest.approx(game, abs=1e-6)
 
 
 # -- answers ----------------------------------------------------------------------------------------------------------

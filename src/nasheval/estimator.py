@@ -76,7 +76,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         tune: False, "fast" or "paper": search hyperparameters of LightGBM and of the learned policy.
         random_state: seed of everything.
         n_jobs: threads, or workers of the cluster; None: all cores.
-        device: "auto", "cpu" or "cuda".
+        device: where networks are trained and many contexts predicted: "auto", "cpu" or "cuda".
         engine: "local" (threads of this process) or "ray" (the workers of a Ray cluster); same numbers.
         verbose: whether to show progress.
 
@@ -196,7 +196,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         changed = {name: value for name, value in changed.items() if value is not _UNCHANGED}
         policy: Policy = self.policy_
         if changed:
-            policy = ExactPolicy(**{**self._settings(_TERMS), **changed}).fit(self.stage1_)
+            policy = ExactPolicy(**{**self._settings(_TERMS), **changed}).fit(self.stage1_, Effort(device=self.device))
             policy = among_available(policy, self.stage1_.log, self.availability)
         return self._lotteries(policy, contexts, agents)
 
@@ -247,7 +247,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
     def payoff(self, contexts: object) -> Floats:
         """Return A(x), (n, K, K)."""
-        return self._stage1.payoffs(contexts)
+        return self._stage1.payoffs(contexts, self.device)
 
     def explain(self, context: object, **options: Any) -> Explanation:
         """Return what stands behind the lottery at one context: the game, the nearest contexts, the heaviest votes."""

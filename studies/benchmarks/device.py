@@ -5,7 +5,9 @@ of 20 numbers at one vote per context and prints the seconds of each stage (of t
 peak memory of the host and of the device, the held-out loss, and how far payoffs are from the truth; with `--flops` it
 fits once more, counts the operations of all matrix products, and sets their rate beside that of one large product on
 the same device. Then it fits a small log on the processor and on the device, and compares both with the truth, the
-payoffs of each with the same network in double precision, and the gaps of policies that were learned on each.
+payoffs of each with the same network in double precision, and the gaps of policies that were learned on each. Last it
+predicts many contexts with one model (`--predict 10,50,200` agents) on both: contexts per second, their ratio, and what
+share of the device's memory bandwidth it takes to write and read the games once; and how far answers are apart.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ import pstats
 import resource
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -48,23 +51,31 @@ STAGES = {
 
 
 class Arena:
-    """Agents whose utilities are a random network of the context; pairs are drawn by the first three numbers."""
+    """Agents whose utilities are a random network of the context; pairs are drawn by the first three numbers.
 
-    def __init__(self, agents: int) -> None:
+    Args:
+        agents: K.
+        kinds: of voters, equally many, each with utilities of its own: several make games with cycles.
+    """
+
+    def __init__(self, agents: int, kinds: int = 1) -> None:
         rng = np.random.default_rng(agents)
-        self.names = [f"m{a:03d}" for a in range(agents)]
+        self.names, self.kinds = [f"m{a:03d}" for a in range(agents)], kinds
         self.inner = rng.normal(size=(NUMBERS, HIDDEN)) / np.sqrt(NUMBERS) * 1.5
-        self.outer, self.base = rng.normal(size=(HIDDEN, agents)) * 0.5, rng.normal(size=agents) * 0.5
+        self.outer, self.base = (
+            rng.normal(size=(kinds, HIDDEN, agents)) * 0.5,
+            rng.normal(size=(kinds, 1, agents)) * 0.5,
+        )
         self.asked = rng.normal(size=(3, agents)) * 0.5
 
     def utilities(self, x: Floats) -> Floats:
-        """Return (n, K)."""
+        """Return (kinds, n, K)."""
         return np.asarray(self.base + np.tanh(x @ self.inner) @ self.outer)
 
     def payoffs(self, x: Floats) -> Floats:
         """Return (n, K, K)."""
         u = self.utilities(x)
-        return np.tanh((u[:, :, None] - u[:, None]) / 2)
+        return np.asarray(np.tanh((u[..., :, None] - u[..., None, :]) / 2).mean(0))
 
     def log(self, votes: int, seed: int = 0) -> ne.Feedback:
         """Return a log of one duel per context."""
@@ -75,7 +86,8 @@ class Arena:
             here = x[rows]
             liked = here[:, :3] @ self.asked + rng.gumbel(size=(len(here), len(self.names)))
             pair[rows] = np.argpartition(-liked, 1, axis=1)[:, :2]
-            u = np.take_along_axis(self.utilities(here), pair[rows], axis=1)
+            who = rng.integers(self.kinds, size=len(here))
+            u = np.take_along_axis(self.utilities(here)[who, np.arange(len(here))], pair[rows], axis=1)
             lost[rows] = rng.random(len(here)) > 1 / (1 + np.exp(u[:, 1] - u[:, 0]))
         words = {"model_a": (pair[:, 0], self.names), "model_b": (pair[:, 1], self.names)}
         words["winner"] = lost, ["model_a", "model_b"]
@@ -188,21 +200,91 @@ def agreement(agents: int, votes: int, devices: Sequence[str]) -> dict[str, dict
     return found
 
 
+# -- prediction -------------------------------------------------------------------------------------------------------
+
+
+def prediction(agents: int, votes: int, device: str, rho: float) -> dict[str, dict[str, str]]:
+    """Return for several numbers of contexts how fast one model predicts them on the processor and on the device."""
+    how = {"second_stage": "none", "propensity": "marginal", "regularizer": ne.L2(rho)}
+    model = fitted(Arena(agents, kinds=3).log(votes), device, **how)
+    policy: Any = model.policy_
+    policies = {"processor": replace(policy, device="cpu"), device: policy}
+    most, found = bandwidth(device), {}
+    for contexts in sorted({min(1 << 20, max(2 * TEST, cells // agents**2)) for cells in (1 << 22, 1 << 25, 1 << 29)}):
+        asked = pa.table(table(drawn(np.random.default_rng(1), contexts)))
+        lotteries, rates = {}, {}
+        for name, each in policies.items():
+            lotteries[name], seconds = timed(each, asked)
+            rates[name] = contexts / seconds
+        shown = {f"{name}, contexts per second": f"{rate:,.0f}" for name, rate in rates.items()}
+        shown["device over processor"] = f"{rates[device] / rates['processor']:.1f}"
+        shown["share of bandwidth"] = f"{rates[device] * 16 * agents**2 / most:.1%} of {most / 1e12:.2f} TB/s"
+        shown["agents with weight, mean"] = f"{(lotteries[device] > 0).sum(1).mean():.1f}"
+        found[f"{contexts:,} contexts"] = shown | apart(model, asked, lotteries, device)
+    return found
+
+
+def timed(policy: Any, contexts: pa.Table, turns: int = 3) -> tuple[Floats, float]:
+    """Return the lotteries and the seconds of the fastest turn; the first one, which loads, is not counted."""
+    policy.predict_proba(contexts)
+    seconds = []
+    for _ in range(turns):
+        begun = time.perf_counter()
+        lotteries = policy.predict_proba(contexts)
+        seconds.append(time.perf_counter() - begun)
+    return lotteries, min(seconds)
+
+
+def bandwidth(device: str) -> float:
+    """Return the bytes per second that copying a large array reads and writes."""
+    import torch
+
+    array = torch.zeros(1 << (28 if device == "cuda" else 25), device=device)
+    other, seconds = torch.empty_like(array), []
+    for _ in range(5):
+        begun = time.perf_counter()
+        other.copy_(array)
+        _ = other[-1].item()
+        seconds.append(time.perf_counter() - begun)
+    return 8 * len(array) / min(seconds)
+
+
+def apart(model: ne.NashEval, contexts: pa.Table, lotteries: dict[str, Floats], device: str) -> dict[str, str]:
+    """Return how far answers are from each other and from double precision, at the first contexts."""
+    some, omega = contexts.slice(0, 1 << 14), model.regularizer
+    there, mine = model.payoff(some)[:TEST], model.policy_.predict_proba(some)[:TEST]  # from the very same payoffs
+    solved, exact = ne.solve(there, regularizer=omega).strategy, double(model, contexts.slice(0, TEST))
+    gaps = {name: ne.gap(pi[:TEST], exact, regularizer=omega).max() for name, pi in lotteries.items()}
+    return {
+        "lotteries less the processor's of the same payoffs, most": f"{np.abs(mine - solved).max():.1e}",
+        "lotteries less the processor's, most": f"{np.abs(lotteries[device] - lotteries['processor']).max():.1e}",
+        "payoffs less double precision, most": f"{np.abs(there - exact).max():.1e}",
+        **{f"gap in double precision, {name}, most": f"{largest:.1e}" for name, largest in gaps.items()},
+    }
+
+
 def main(words: Sequence[str]) -> None:
     known = parser("device", __doc__)
     known.add_argument("--votes", default="1000000,10000000", help="with commas; empty: compare only")
     known.add_argument("--agents", type=int, default=50)
     known.add_argument("--device", default="cuda", choices=("cpu", "cuda"))
     known.add_argument("--clock", default="wall", choices=("cpu", "wall"))
-    known.add_argument("--small", type=int, default=20_000, help="votes that are fitted on both")
+    known.add_argument("--small", type=int, default=20_000, help="votes that are fitted on both; 0: none")
     known.add_argument("--flops", action="store_true", help="fit once more and count the operations")
+    known.add_argument("--predict", default="10,50,200", help="numbers of agents, with commas; empty: none")
+    known.add_argument("--predict-votes", type=int, default=50_000, help="votes that those models are fitted to")
+    known.add_argument("--rho", type=float, default=1e-3, help="of those models; the larger, the more agents mix")
     options = known.parse_args(words)
     arena, console = Arena(options.agents), Console(width=110)
     for votes in [int(number) for number in options.votes.split(",") if number]:
-        found = measured(arena, votes, options)
-        console.print(_table(f"{votes:,} votes, {options.agents} agents, {options.device}", {options.clock: found}))
-    both = agreement(min(options.agents, 10), options.small, list(dict.fromkeys(("cpu", options.device))))
-    console.print(_table(f"{options.small:,} votes", both))
+        took = {options.clock: measured(arena, votes, options)}
+        console.print(_table(f"{votes:,} votes, {options.agents} agents, {options.device}", took))
+    if options.small:
+        both = agreement(min(options.agents, 10), options.small, list(dict.fromkeys(("cpu", options.device))))
+        console.print(_table(f"{options.small:,} votes", both))
+    for agents in [int(number) for number in options.predict.split(",") if number]:
+        found = prediction(agents, options.predict_votes, options.device, options.rho)
+        console.print(_table(f"prediction, {agents} agents, rho {options.rho:g}", found))
 
 
 def _table(title: str, columns: dict[str, dict[str, str]]) -> Table:

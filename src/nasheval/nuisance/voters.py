@@ -29,7 +29,7 @@ from nasheval.nuisance.voters_records import Kind, Question, question_rows, ques
 from nasheval.nuisance.voters_train import Data, Schedule, context_sums
 
 _CELLS = 1 << 20  # numbers held at a time while predicting: they stay in cache
-_MOST = 80.0  # of a log weight, so that the weight is a number
+MOST = 80.0  # of a log weight, so that the weight is a number
 _SMALL = 128  # widths up to which a step is so small that threads wait for each other
 
 
@@ -189,7 +189,7 @@ class VoterModels:
 
     def _electorate(self, x: Floats, folds: range) -> Electorate:
         members = self.parameters["pooled"].shape[1]
-        stack = self._stack[folds.start * members : folds.stop * members]
+        stack = self.stack[folds.start * members : folds.stop * members]
 
         def by_fold(values: Floats) -> Floats:
             return values.reshape(len(folds), members, *values.shape[1:])
@@ -199,7 +199,8 @@ class VoterModels:
         return Electorate.of(by_fold(u), weight, by_fold(lean), by_fold(stack.tie))
 
     @cached_property
-    def _stack(self) -> Stack:
+    def stack(self) -> Stack:
+        """All networks, fold by fold and in each member by member."""
         models = self.parameters["pooled"].shape[0] * self.parameters["pooled"].shape[1]
         flat = {name: values.reshape(models, *values.shape[2:]) for name, values in self.parameters.items()}
         return Stack.of(flat, self.shape)
@@ -218,7 +219,7 @@ class VoterModels:
                 there = ties[:, place].reshape(question.n_tie, 1, nu[place].size)
                 weight = menu_tie_weight(question, there, self.stops[fold, block.question])
                 nu[place] = weight.reshape(nu[place].shape)
-        return nu, np.exp(np.minimum(log_bad - electorate.middle, _MOST))
+        return nu, np.exp(np.minimum(log_bad - electorate.middle, MOST))
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
         """Return (cells,) mu^m_jk at rows[i] of X and column columns[i]; only menus that are asked for are answered."""

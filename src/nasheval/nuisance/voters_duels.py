@@ -20,7 +20,7 @@ import numpy as np
 from nasheval.arrays import Floats, Ints, offsets_of
 
 _COMPILED = "nasheval.nuisance.voters_compiled"
-_LARGEST = 40.0  # of log s around the middle of the utilities: s^2 stays a normal number
+LARGEST = 40.0  # of log s around the middle of the utilities: s^2 stays a normal number
 _COST = 6.0  # operations of one margin, roughly
 _GAP = 8  # margins that take as long as a new run: shorter gaps in a run are filled
 
@@ -87,7 +87,7 @@ class Electorate:
         middle = (u.max(axis=-1) + u.min(axis=-1)) * np.float32(0.5)
         u -= middle[..., None]
         u *= np.float32(0.5)
-        np.clip(u, -_LARGEST, _LARGEST, out=u)
+        np.clip(u, -LARGEST, LARGEST, out=u)
         return Electorate(np.exp(u), middle, weight, lean, tie)
 
     def duels(self, pairs: Pairs, nu: Floats, bad: Floats) -> Floats:

@@ -19,7 +19,7 @@ from nasheval.nuisance.voters_records import Kind, Question
 
 ENUMERATED = 1024  # sets of chosen agents up to this number are summed exactly
 ENUMERATED_MENU = 8  # largest menu of which partial rankings are summed exactly
-_SPREAD = 80.0  # utilities further below the best than this count as that far below: exp stays a normal number
+SPREAD = 80.0  # utilities further below the best than this count as that far below: exp stays a normal number
 
 
 def margins(question: Question, u: Floats, ties: Floats, stops: Floats) -> Floats:
@@ -62,7 +62,7 @@ def tie_weights(ties: Floats) -> tuple[Floats, Floats]:
     Args:
         ties: (n_tie, ...) log tie weights.
     """
-    nu = np.exp(np.minimum(ties[0], _SPREAD)) if len(ties) else np.zeros(ties.shape[1:], ties.dtype)
+    nu = np.exp(np.minimum(ties[0], SPREAD)) if len(ties) else np.zeros(ties.shape[1:], ties.dtype)
     return nu, ties[1] if len(ties) > 1 else np.full_like(nu, -np.inf)
 
 
@@ -85,7 +85,7 @@ def menu_tie_weight(question: Question, ties: Floats, stops: Floats) -> Floats:
 def in_larger_menu(question: Question, u: Floats, ties: Floats, stops: Floats) -> Floats:
     """Return about E[Z] of two agents, (1, M, n), in menus of which the others lie halfway between the two."""
     half_nu = menu_tie_weight(question, ties, stops) / 2
-    half = np.clip((u[0] - u[1]) / 2, -_SPREAD / 2, _SPREAD / 2)
+    half = np.clip((u[0] - u[1]) / 2, -SPREAD / 2, SPREAD / 2)
     return (np.sinh(half) / (np.cosh(half) + half_nu))[None]
 
 
@@ -106,14 +106,14 @@ def duel(u: Floats, ties: Floats) -> Floats:
     left, right = np.triu_indices(len(u), 1)
     gap = u[left] - u[right]
     width = np.exp(-0.5 * np.abs(gap))
-    neither = np.exp(np.minimum(ties[0], _SPREAD))
+    neither = np.exp(np.minimum(ties[0], SPREAD))
     if len(ties) > 1:
-        neither = neither + np.exp(np.clip(ties[1] - (u[left] + u[right]) / 2, -_SPREAD, _SPREAD))
+        neither = neither + np.exp(np.clip(ties[1] - (u[left] + u[right]) / 2, -SPREAD, SPREAD))
     return np.tanh(gap / 2) / (1.0 + neither * width / (1.0 + width**2))
 
 
 def _rates(u: Floats) -> Floats:
-    return np.exp(np.maximum(u - u.max(axis=0), -_SPREAD))
+    return np.exp(np.maximum(u - u.max(axis=0), -SPREAD))
 
 
 def ordered(u: Floats, ties: Floats, stops: Floats) -> Floats:
@@ -122,7 +122,7 @@ def ordered(u: Floats, ties: Floats, stops: Floats) -> Floats:
     Walks over the sets of agents not yet ranked, from the whole menu down, with the chance of standing there.
     """
     size = len(u)
-    centred = np.maximum(u - u.max(axis=0), -_SPREAD).astype(np.float64)
+    centred = np.maximum(u - u.max(axis=0), -SPREAD).astype(np.float64)
     zero = np.zeros(centred.shape[1:])
     weight = {
         chosen: np.exp(centred[list(chosen)].mean(axis=0) + (ties[t - 2] if t > 1 else 0.0)) + zero
@@ -183,7 +183,7 @@ def _time_of(rate: Floats, r: float, steps: int = 40) -> Floats:
 
     With it P(j among the first r) is about 1 - exp(-rate_j time); these sum to r, as they must.
     """
-    low, high = np.full(rate.shape[1:], -5.0), np.full(rate.shape[1:], _SPREAD + 10.0)
+    low, high = np.full(rate.shape[1:], -5.0), np.full(rate.shape[1:], SPREAD + 10.0)
     for _ in range(steps):
         middle = (low + high) / 2
         early = -np.expm1(-rate * np.exp(middle)).sum(axis=0) < r
@@ -208,7 +208,7 @@ def _worst_without(u: Floats) -> Floats:
     chance = np.zeros((size, *u.shape), u.dtype)
     for log_time, share in zip(*quadrature(), strict=True):
         for k in range(size):
-            age = np.exp(np.clip(log_time + u - u[k], -_SPREAD, 20.0).astype(u.dtype))
+            age = np.exp(np.clip(log_time + u - u[k], -SPREAD, 20.0).astype(u.dtype))
             rung = np.log(-np.expm1(-age))
             rung[k] = 0.0
             chance[:, k] += share.astype(u.dtype) * np.exp(rung.sum(axis=0) - rung)

@@ -220,13 +220,18 @@ class Aggregation:
 
     def _values(self, mu: Floats) -> Floats:
         """Return f at the covered pairs only, ascending."""
-        if len(self._pairs) == len(self.pair):
+        if self.single is not None:
             return mu[:, self._order]  # f of one menu is that menu's margin, by idempotence
         return self.aggregator.inverse(self._sums(self.aggregator.link(mu) * self.weight))
 
     def _sums(self, values: Floats) -> Floats:
         """Sum columns, (n, P), over each covered pair."""
         return np.add.reduceat(values[:, self._order], self._starts, axis=1) if len(self._starts) else values[:, :0]
+
+    @cached_property
+    def single(self) -> Ints | None:
+        """(P,) the pair of each column, where every covered pair has one menu, and f is that menu's margin."""
+        return self.pair if len(self._pairs) == len(self.pair) else None
 
     @cached_property
     def _is_identity(self) -> bool:

@@ -18,6 +18,7 @@ from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.propensity import choose_propensity
 from nasheval.payoff.aggregators import AnyAggregator, as_asked
 from nasheval.payoff.bridging import Unseen, check_unseen, pair_matrix
+from nasheval.payoff.on_card import payoffs
 from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
 from nasheval.payoff.second_stage import PayoffModel, SecondStage, fit_payoff
 from nasheval.payoff.surfaces import Boosting, Regressor
@@ -63,9 +64,9 @@ class Stage1:
         """Encode n contexts: a DataFrame, records, or the array the log was built with."""
         return Features.of(self.encoder, contexts)
 
-    def payoffs(self, contexts: object) -> Floats:
-        """Return A(x), (n, K, K), at any contexts."""
-        return self.payoff.predict(self.features(contexts))
+    def payoffs(self, contexts: object, device: str = "cpu") -> Floats:
+        """Return A(x), (n, K, K), at any contexts; unless the device is "cpu", from a GPU where that is faster."""
+        return payoffs(self.payoff, self.features(contexts), device)
 
 
 def fit_stage1(

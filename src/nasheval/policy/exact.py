@@ -15,6 +15,7 @@ from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.game.solver import lotteries
 from nasheval.nuisance.learners import Effort, Features
+from nasheval.payoff.on_card import card_rows, games_on_card
 from nasheval.payoff.second_stage import PayoffModel
 from nasheval.policy.base import available, chunk_of
 from nasheval.policy.terms import AnyCosts, Terms
@@ -43,7 +44,8 @@ class ExactPolicy:
         """Return the policy; nothing is learned beyond Stage 1, but costs and budget are checked on its contexts."""
         terms = Terms(self.regularizer, self.costs, self.cost_weight, self.budget)
         terms.omega(terms.costs_at(stage1.agents, stage1.log.contexts), stage1.log.n_contexts, len(stage1.agents))
-        return ExactEquilibria(stage1.agents, stage1.encoder, stage1.payoff, terms)
+        device = "cpu" if effort is None else effort.device
+        return ExactEquilibria(stage1.agents, stage1.encoder, stage1.payoff, terms, device)
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,12 +57,14 @@ class ExactEquilibria:
         encoder: contexts -> features.
         payoff: A(x).
         terms: regulariser, costs and budget.
+        device: "cpu", or else many contexts are answered by a GPU, where there is one.
     """
 
     agents: tuple[str, ...]
     encoder: ContextEncoder
     payoff: PayoffModel
     terms: Terms
+    device: str = "cpu"
 
     def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
         """Return (n, K) lotteries; `agents` are the available ones, and the game is solved among them."""
@@ -75,9 +79,17 @@ class ExactEquilibria:
             omega: regulariser of these n games, with costs and budget.
             up: (K,) the available agents.
         """
-        answers, step = np.empty((len(X), len(up))), chunk_of(len(up))
-        for start in range(0, len(X), step):
+        answers, step, first = np.empty((len(X), len(up))), chunk_of(len(up)), 0
+        for part in card_rows(self.device, len(X), len(up)):
+            own, first = omega.at(np.arange(part.start, part.stop)), part.stop
+            answers[part] = self._on_card(X[part], own, up)
+        for start in range(first, len(X), step):
             rows = np.arange(start, min(start + step, len(X)))
             chunk = X if len(rows) == len(X) else X[rows]
             answers[rows] = lotteries(self.payoff.predict(chunk), omega.at(rows), up)
         return answers
+
+    def _on_card(self, X: Features, omega: Regularizer, up: Bools) -> Floats:
+        from nasheval.game import torch_solver
+
+        return torch_solver.lotteries(games_on_card(self.payoff, X), omega, up)

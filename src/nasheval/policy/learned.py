@@ -98,7 +98,7 @@ class LearnedPolicy:
 
     def fit(self, stage1: Stage1, effort: Effort | None = None) -> LearnedEquilibria:
         """Return the trained policy."""
-        exact = ExactPolicy(self.regularizer, self.costs, self.cost_weight, self.budget).fit(stage1)
+        exact = ExactPolicy(self.regularizer, self.costs, self.cost_weight, self.budget).fit(stage1, effort)
         work, X = effort or Effort(), stage1.nuisances.X
         games = gather(
             stage1.payoff,

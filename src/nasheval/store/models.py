@@ -35,7 +35,7 @@ from nasheval.files import Kinds, require_fields
 from nasheval.nuisance.balance import PropensityCheck, check_propensities
 from nasheval.nuisance.choice import Choice
 from nasheval.nuisance.crossfit import NuisanceFit
-from nasheval.nuisance.learners import Features
+from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.nuisance.propensity import KnownModels
 from nasheval.payoff.aggregators import AsAsked, as_asked
@@ -111,7 +111,8 @@ def load(path: str | PathLike[str], make: Callable[..., _Made]) -> _Made:
         if not (jobs is None or (type(jobs) is int and jobs != 0)):
             raise ValueError(f"'n_jobs' is {jobs!r:.40}")
         stage1 = unpack_stage1(manifest, files, jobs or os.cpu_count() or 1)
-        policy: Policy = unpack_policy(manifest["policy"], files, lambda exact: exact.fit(stage1))
+        device = Effort(device=str(parameters.get("device", "auto")))
+        policy: Policy = unpack_policy(manifest["policy"], files, lambda exact: exact.fit(stage1, device))
         policy = among_available(policy, stage1.log, parameters.get("availability"))
         check_routed(files, policy)
         model.stage1_, model.policy_ = stage1, policy
