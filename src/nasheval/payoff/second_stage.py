@@ -87,6 +87,11 @@ class PayoffModel:
         """(n_pairs,) the pairs that some menu holds."""
         return np.asarray(self.status == SEEN)
 
+    @cached_property
+    def _strengths(self) -> Floats:
+        """(n_pairs,) how strongly each pair is corrected."""
+        return np.zeros(len(self.status)) if self.strength is None else self.strength.of_pairs(len(self.status))
+
     @property
     def n_agents(self) -> int:
         """Number of agents K."""
@@ -110,7 +115,9 @@ class PayoffModel:
         """Return what is added to the plug-in payoff of each pair before clipping, (n, n_pairs); 0 without one."""
         if self.plugin is None or self.surface is None or self.strength is None:
             return np.zeros((len(X), len(self.covered)))
-        return self.strength.of_pairs(len(self.covered)) * self.surface.predict(X)
+        h = self.surface.predict(X)
+        h *= self._strengths
+        return h
 
     def _pairs(self, X: Features) -> Floats:
         if self.plugin is None:
