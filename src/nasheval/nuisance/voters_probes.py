@@ -81,7 +81,16 @@ class Probes:
 
     def pooled(self, answers: Floats) -> Floats:
         """Return (n, columns), given the answers to the pairs of the menus, (n, pairs)."""
-        return answers if self.pooling is None else np.asarray(answers @ self.pooling, answers.dtype)
+        return answers if self._keeps_all else np.asarray(answers @ self.pooling, answers.dtype)
+
+    @cached_property
+    def _keeps_all(self) -> bool:
+        """Whether each pair is a column of its own, in order."""
+        own = self.pooling
+        if own is None:
+            return True
+        square = own.shape[0] == own.shape[1] == own.nnz
+        return square and bool((own.indices == np.arange(own.nnz)).all() and (own.data == 1.0).all())
 
 
 def probes_of(log: Feedback, questions: list[Question]) -> Probes:
