@@ -1,7 +1,7 @@
 """One small L2 game: in one compiled call, or in NumPy where the compiled solvers are not loaded, which takes a second.
 
-In NumPy the same steps in the same order as `pivoting`, so that the lottery has the same bits; sums run from the first entry to
-the last, which `np.add.accumulate` promises and `sum` does not. What this does not certify is left to the others.
+NumPy takes the same steps in the same order as `pivoting`, so that the lottery has the same bits; sums run from the
+first entry to the last, which `np.add.accumulate` promises and `sum` does not. What is not certified is left to others.
 """
 
 from __future__ import annotations

@@ -67,7 +67,7 @@ class Probes:
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The menus question by question; all of one question have one size."""
-        return tuple(self._block(int(number)) for number in np.unique(self.question))
+        return tuple(self._block(number) for number in sorted(set(self.question.tolist())))
 
     def _block(self, number: int) -> Block:
         menus, asked = self.menus, np.flatnonzero(self.question == number)
