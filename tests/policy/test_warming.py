@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
+from nasheval.forests.kernels import walk, walk_means, walk_pairs
 from nasheval.game.interior import interior_games
+from nasheval.game.one import one_game
 from nasheval.game.pivoting import pivot_games
 from nasheval.game.regularizers import L2, Entropy
 from nasheval.game.solver import solve
@@ -14,7 +16,7 @@ from nasheval.policy.warming import warm
 
 def test_after_warming_nothing_is_left_to_compile():
     warm()
-    kernels = pivot_games, interior_games, duel_contexts
+    kernels = pivot_games, interior_games, duel_contexts, one_game, walk, walk_means, walk_pairs
     before = [kernel.signatures for kernel in kernels]
     assert all(before)
     B = np.random.default_rng(0).normal(size=(3, 8, 8))

@@ -59,7 +59,7 @@ def lottery(pairs: Floats, K: int, rho: float) -> Floats | None:
         return None
     from nasheval.game.one import one_game
 
-    x, largest, gap = one_game(pairs, K, rho)
+    x, largest, gap = one_game(pairs, K, float(rho))
     of_unit_scale = _UNIT[0] <= max(largest, rho) <= _UNIT[1]
     return x if of_unit_scale and abs(gap) <= LARGEST_GAP * (largest + rho) else None
 
