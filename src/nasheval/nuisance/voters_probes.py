@@ -81,16 +81,17 @@ class Probes:
 
     def pooled(self, answers: Floats) -> Floats:
         """Return (n, columns), given the answers to the pairs of the menus, (n, pairs)."""
-        return answers if self._keeps_all else np.asarray(answers @ self.pooling, answers.dtype)
+        pooling = self._pooling
+        return answers if pooling is None else np.asarray(answers @ pooling, answers.dtype)
 
     @cached_property
-    def _keeps_all(self) -> bool:
-        """Whether each pair is a column of its own, in order."""
+    def _pooling(self) -> csr_array | None:
+        """The weights; None, too, where each pair is a column of its own, in order."""
         own = self.pooling
-        if own is None:
-            return True
-        square = own.shape[0] == own.shape[1] == own.nnz
-        return square and bool((own.indices == np.arange(own.nnz)).all() and (own.data == 1.0).all())
+        if own is None or not own.shape[0] == own.shape[1] == own.nnz:
+            return own
+        is_identity = (own.indices == np.arange(own.nnz)).all() and (own.data == 1.0).all()
+        return None if is_identity else own
 
 
 def probes_of(log: Feedback, questions: list[Question]) -> Probes:
