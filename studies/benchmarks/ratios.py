@@ -250,8 +250,9 @@ def _cold(part: str, ours: list[float], theirs: list[float], limit: float, note:
 
 
 def _process(words: list[str], **variables: str) -> str:
+    installed = {"PYTHONDONTWRITEBYTECODE": ""}  # an installation has the bytecode of its modules
     done = subprocess.run(
-        [sys.executable, *words], env=os.environ | variables, capture_output=True, text=True, check=True
+        [sys.executable, *words], env=os.environ | installed | variables, capture_output=True, text=True, check=True
     )
     return done.stderr
 

@@ -115,6 +115,49 @@ def test_models_and_numbers_side_by_side_and_by_cell():
     np.testing.assert_array_equal(packed.predict(many), np.tile(values, (40, 1)))
 
 
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 10_000), st.integers(1, 4), st.integers(1, 5), st.sampled_from(["regression", "poisson"]))
+def test_means_over_folds_are_those_of_predictions_fold_by_fold(seed, folds, columns, objective):
+    rng = np.random.default_rng(seed)
+    x = contexts(rng, 120)
+    some = [read_booster(boosted(rng, x, labels(rng, x), 3, objective=objective)) for _ in range(3)]
+    some.append(read_booster(boosted(rng, x, labels(rng, x), min_data_in_leaf=120)))  # trees of one leaf
+    choices = [*some, 0.25, -2.0, -0.0]
+    rows = [tuple(choices[i] for i in rng.integers(0, len(choices), columns)) for _ in range(folds)]
+    models, at = ColumnModels(tuple(rows), -0.3, 0.9), odd_rows(rng, x[:20])
+    single = [ColumnModels((row,), -0.3, 0.9) for row in rows]
+    each = [np.column_stack([_alone(model, at) for model in row]) for row in rows]
+    total = each[0].copy()
+    for fold in range(1, folds):
+        total = total + each[fold]
+    np.testing.assert_array_equal(models.mean(Features(at, at)), total / folds)
+    for fold in range(folds):
+        np.testing.assert_array_equal(models.predict(Features(at, at), fold), each[fold])
+        np.testing.assert_array_equal(single[fold].mean(Features(at, at)), each[fold])
+    one = [models.mean(Features(at[r : r + 1], at[r : r + 1]))[0] for r in range(4)]
+    np.testing.assert_array_equal(one, (total / folds)[:4])
+    if objective == "regression":  # exp is left to compiled code
+        with not_compiled():
+            cold = [models.mean(Features(at[r : r + 1], at[r : r + 1]))[0] for r in range(4)]
+        np.testing.assert_array_equal(cold, one)
+
+
+def _alone(model, table):
+    """Return what one model says, within the bounds of the test above."""
+    values = np.full(len(table), model) if isinstance(model, float) else predicted(model, table)
+    return np.clip(values, -0.3, 0.9)
+
+
+def test_numbers_and_trees_of_one_leaf_are_not_walked():
+    rng = np.random.default_rng(0)
+    x = contexts(rng, 120)
+    stump = read_booster(boosted(rng, x, labels(rng, x), min_data_in_leaf=120))
+    grown = read_booster(boosted(rng, x, labels(rng, x)))
+    packed = Packed.of([0.5, stump, grown, 1.0])
+    assert packed.grown.tolist() == [False, False, True, False]
+    assert packed.part(1, 3).grown.tolist() == [False, True]
+
+
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 10_000), st.integers(2, 40), st.sampled_from([5, 60, 200]), st.booleans(), st.booleans())
 def test_a_model_of_contexts_and_agents_at_all_pairs(seed, agents, leaves, as_categories, zero_as_missing):

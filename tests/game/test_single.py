@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 import nasheval.game.quadratic as quadratic
 from nasheval.game.checks import games_of, payoffs
 from nasheval.game.regularizers import L2
-from nasheval.game.single import PIVOT_UP_TO, equilibrium
+from nasheval.game.single import PIVOT_UP_TO, equilibrium, lottery
 from nasheval.game.solver import lotteries, solve
 
 from .games import DEGENERATE, random_games
@@ -121,3 +121,48 @@ def test_where_nothing_can_be_kept_it_is_compiled_all_the_same(monkeypatch):
     assert module.compiled(len) is len
     assert [bool(options.get("cache")) for options in asked] == [True, False]
     assert asked[1]["error_model"] == "numpy"
+
+
+# -- one compiled call ------------------------------------------------------------------------------------------------
+
+
+def _pairs(A: np.ndarray) -> np.ndarray:
+    return A[np.triu_indices(len(A), 1)][None].copy()
+
+
+def _as_of_many(A: np.ndarray, rho: float) -> bool:
+    """Check that one call says what the solver of many says, to the last bit; return whether it answered."""
+    answer = lottery(_pairs(A), len(A), rho)
+    if answer is None:
+        return False
+    twice = lotteries(games_of(np.repeat(_pairs(A), 2, axis=0), len(A)), L2(rho), np.ones(len(A), bool))
+    assert answer.shape == (1, len(A))
+    assert answer[0].tobytes() == twice[0].tobytes() == twice[1].tobytes()
+    return True
+
+
+@pytest.mark.parametrize("rho", [0.0, 1e-3, 0.1, 1])
+@pytest.mark.parametrize("K", [2, 3, 8, 20, PIVOT_UP_TO])
+def test_one_call_has_the_bits_of_many_games(K, rho):
+    for A in random_games(6, K):
+        assert _as_of_many(A / np.abs(A).max(), rho)
+
+
+@pytest.mark.parametrize("name", [name for name, A in DEGENERATE.items() if len(A) <= PIVOT_UP_TO])
+def test_one_call_answers_degenerate_games_as_many_or_not_at_all(name):
+    for rho in (0.0, 1e-3):
+        _as_of_many(np.asarray(DEGENERATE[name], float), rho)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.integers(2, 7), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 1e-3, 1.0]), st.floats(1e-6, 1e6))
+def test_games_of_another_scale_are_left_to_the_solver_of_many(K, seed, rho, scale):
+    A = np.random.default_rng(seed).normal(size=(K, K))
+    A = (A - A.T) / np.abs(A - A.T).max() * scale
+    assert _as_of_many(A, rho) == (0.25 <= max(np.abs(A).max(), rho) <= 4)
+
+
+def test_large_games_and_one_agent_are_left_to_the_solver_of_many():
+    assert lottery(np.empty((1, 0)), 1, 1e-3) is None
+    large = PIVOT_UP_TO + 1
+    assert lottery(np.ones((1, large * (large - 1) // 2)), large, 1e-3) is None

@@ -6,10 +6,12 @@ from itertools import combinations
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from nasheval.feedback import partition
 from nasheval.feedback.ballots import as_pairs
 from nasheval.feedback.log import Feedback
+from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.voters import Voters
 from nasheval.nuisance.voters_probes import Probes, bridge_probes, probes_of, question_numbers
@@ -196,3 +198,16 @@ def test_cut_ballots_are_bridged_by_their_whole_questions():
     cut = as_pairs(two_sides("winner"))
     probes = bridge_probes(cut, questions_of(cut.ballots), never(cut.ballots))
     assert set(probes.menus.sizes.tolist()) == {3}
+
+
+@pytest.mark.parametrize("rows", [(0, 1, 2), (0, 0, 1), (2, 1, 0), (0, 1, 1)])
+@pytest.mark.parametrize("columns", [(0, 1, 2), (0, 2, 1)])
+@pytest.mark.parametrize("share", [1.0, 0.5])
+def test_pooling_is_a_product_whether_or_not_it_is_the_identity(rows, columns, share):
+    pooling = csr_array((np.full(3, share), (rows, columns)), shape=(3, 3))
+    menus = MenuCatalogue(
+        np.arange(0, 7, 2), np.array([0, 1, 0, 2, 1, 2], np.int16), np.zeros(3, np.int16), np.zeros(0, np.int32), 3
+    )
+    answers = np.array([[0.25, -0.5, 1.0], [0.0, 0.75, -1.0]])
+    found = Probes(menus, np.zeros(3, np.int64), pooling).pooled(answers)
+    np.testing.assert_array_equal(found, answers @ pooling.toarray())

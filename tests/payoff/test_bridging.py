@@ -17,6 +17,7 @@ from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit, make_folds
 from nasheval.nuisance.sklearn_models import Intercept
 from nasheval.nuisance.voters import Voters
+from nasheval.nuisance.voters_network import Stack
 from nasheval.payoff.bridging import (
     ELSEWHERE,
     ScoreBridge,
@@ -156,6 +157,20 @@ def test_voters_bridge_by_their_utilities_and_other_learners_by_scores():
     meets = (seen[:, 1, 0] + seen[:, 0, 2]) / (1 + seen[:, 1, 0] * seen[:, 0, 2])
     np.testing.assert_allclose(seen[:, 1, 2], meets, atol=1e-3)
     assert bridge_of(duels({(0, 1): 5, (0, 2): 5, (1, 2): 5}, 3), models) is None
+
+
+@pytest.mark.parametrize("n", [1, 3, 40])
+def test_voters_are_asked_once_for_seen_and_bridged_pairs(monkeypatch, n):
+    counts = {(0, k): 30 for k in range(1, 5)}
+    log = duels(counts, 5, margin={pair: 0.2 * pair[1] - 0.5 for pair in counts})
+    stage1 = fit_stage1(log, outcome=VOTERS, second_stage="none", folds=2)
+    payoff, X = stage1.payoff, stage1.nuisances.X[:n]
+    expected = payoff.plugin.predict(X)
+    expected[:, payoff.bridge.pairs] = payoff.bridge.predict(X, expected)
+    calls, forward = [], Stack.forward
+    monkeypatch.setattr(Stack, "forward", lambda self, x: calls.append(len(x)) or forward(self, x))
+    np.testing.assert_array_equal(payoff.predict_pairs(X), expected)
+    assert calls == [n]
 
 
 # -- means of groups --------------------------------------------------------------------------------------------------

@@ -4,18 +4,25 @@ from __future__ import annotations
 
 import numpy as np
 
+from nasheval.forests.forest import forest_of_trees
+from nasheval.forests.kernels import walk, walk_means, walk_pairs
 from nasheval.game.growing import grow_games
 from nasheval.game.interior import interior_games
+from nasheval.game.one import one_game
 from nasheval.game.pivoting import pivot_games
 from nasheval.game.regularizers import L2, Entropy
+from nasheval.game.single import lottery
 from nasheval.game.solver import solve
+from nasheval.nuisance.columns import ColumnModels
+from nasheval.nuisance.learners import Features
 from nasheval.nuisance.voters_compiled import duel_contexts
+from nasheval.payoff.surfaces import SharedSurface
 from nasheval.policy.warming import warm
 
 
 def test_after_warming_nothing_is_left_to_compile():
     warm()
-    kernels = pivot_games, grow_games, interior_games, duel_contexts
+    kernels = pivot_games, grow_games, interior_games, duel_contexts, one_game, walk, walk_means, walk_pairs
     before = [kernel.signatures for kernel in kernels]
     assert all(before)
     B = np.random.default_rng(0).normal(size=(3, 8, 8))
@@ -23,4 +30,18 @@ def test_after_warming_nothing_is_left_to_compile():
         solve(B - B.swapaxes(1, 2), regularizer=regularizer, costs=np.arange(8.0), budget=2.0)
     larger = np.random.default_rng(0).normal(size=(3, 60, 60))
     solve(larger - larger.swapaxes(1, 2))
+    split = {
+        "feature": [1, 0, 0],
+        "threshold": [0.5] * 3,
+        "left": [1, -1, -1],
+        "right": [2, -1, -1],
+        "value": [1.0] * 3,
+    }
+    forest = forest_of_trees(4, True, [{name: np.array(values) for name, values in split.items()}] * 3)
+    models, x = ColumnModels(((forest, 0.5), (0.25, forest)), -1.0, 1.0), np.ones((5, 4), np.float32)
+    for rows in (1, 5):
+        models.mean(Features(x[:rows], x[:rows]))
+    models.cells(Features(x, x), 1, np.arange(5), np.arange(5) % 2)
+    SharedSurface(forest, np.arange(10) > 2, 5).predict(Features(x[:, :2], x))
+    assert lottery(np.linspace(-1, 1, 10)[None], 5, 1e-3) is not None
     assert [kernel.signatures for kernel in kernels] == before

@@ -21,6 +21,7 @@ from nasheval.store.routers import ROUTING, load_router
 from nasheval.store.tensors import tensors_bytes, tensors_of
 
 from .small import BOTH, LEARNED, TREES, VOTERS, fitted, forge, mixed_log, paper_log, refused
+from .test_new_kinds import star_log
 
 COSTS = {"a": 1.0, "b": 2.0, "c": 0.5, "d": 1.5}
 KINDS = {
@@ -37,8 +38,11 @@ KINDS = {
     "entropy": {"outcome": VOTERS, "second_stage": "none", "regularizer": Entropy(0.1)},
     "availability": {"outcome": VOTERS, "second_stage": "none", "availability": "language"},
     "text": {"outcome": VOTERS, "second_stage": "none"},
+    "star": {"outcome": VOTERS, "second_stage": "none"},
+    "corrected trees": {"outcome": TREES, "strength": 1.0},
 }  # fmt: skip
 VALUES = {
+    "x": st.one_of(st.none(), st.floats(-3, 3)),
     "size": st.one_of(st.none(), st.floats(-1e6, 1e6), st.integers(-5, 5), st.just("1.5"), st.just(float("nan"))),
     "language": st.sampled_from([None, "en", "de", "fr", "new", 3]),
     "code": st.sampled_from([None, True, False, 1, "true"]),
@@ -50,6 +54,8 @@ VALUES = {
 def _log(kind):
     import pyarrow as pa
 
+    if kind == "star":
+        return star_log()
     log = mixed_log(text=kind == "text")
     if kind != "a column of costs":
         return log
@@ -183,19 +189,23 @@ def test_a_model_saved_without_the_file_is_loaded_whole(models, tmp_path):
 _COLD = """
 import sys
 from nasheval.store.routers import load_router
-lottery = load_router(sys.argv[1])({"size": 0.5, "language": "de", "code": True})
+lottery = load_router(sys.argv[1])({"size": 0.5, "language": "de", "code": True, "x": 0.5})
 print(lottery.tobytes().hex())
-heavy = {"torch", "lightgbm", "pandas", "sklearn", "numba", "scipy.stats", "joblib"} & set(sys.modules)
+heavy = {"torch", "lightgbm", "pandas", "sklearn", "numba", "scipy.stats", "joblib", "narwhals", "pyarrow.compute"}
+heavy = (heavy | set(sys.argv[2:])) & set(sys.modules)
 assert not heavy, heavy
 """
 
 
-def test_a_new_process_loads_little_and_says_the_same(models):
-    model, _, _, folder = models("voters")
-    run = [sys.executable, "-W", "error", "-c", _COLD, str(folder)]
+@pytest.mark.parametrize(
+    ("kind", "more"), [("voters", ()), ("star", ("scipy", "numpy.ma"))]
+)  # voters: menus of several
+def test_a_new_process_loads_little_and_says_the_same(models, kind, more):
+    model, _, _, folder = models(kind)
+    run = [sys.executable, "-W", "error", "-c", _COLD, str(folder), *more]
     found = subprocess.run(run, capture_output=True, text=True, check=False, env=os.environ)
     assert found.returncode == 0, found.stderr
-    wanted = model.predict_proba([{"size": 0.5, "language": "de", "code": True}])[0]
+    wanted = model.predict_proba([{"size": 0.5, "language": "de", "code": True, "x": 0.5}])[0]
     assert found.stdout.strip() == wanted.tobytes().hex()
 
 
@@ -206,7 +216,7 @@ try:
     runpy.run_module("nasheval", run_name="__main__")
 except SystemExit as stop:
     assert not stop.code
-assert not {"torch", "lightgbm", "pandas", "sklearn", "numba", "scipy.stats"} & set(sys.modules)
+assert not {"torch", "lightgbm", "pandas", "sklearn", "numba", "scipy.stats", "nasheval.cli.fitting"} & set(sys.modules)
 """
 
 

@@ -6,18 +6,12 @@ import inspect
 import os
 import re
 import sys
+from importlib import import_module
 from typing import Annotated
 
 import typer
 
-from nasheval.cli.checking import check, datasets_app
-from nasheval.cli.evaluating import evaluate
-from nasheval.cli.fitting import fit
-from nasheval.cli.leaderboard import leaderboard
-from nasheval.cli.predicting import predict
 from nasheval.cli.printing import console, escaped
-from nasheval.cli.reporting import export, report
-from nasheval.cli.routing import route
 from nasheval.errors import Argument, ConvergenceError, MissingExtraError, NashEvalError
 
 _STATUS = {MissingExtraError: 3, ConvergenceError: 4}
@@ -29,12 +23,11 @@ Start with: nasheval check votes.parquet, then nasheval fit votes.parquet -o mod
 Exit status: 0 done, 1 the input cannot be used, 2 the command line was not understood, 3 a package is missing, \
 4 a solver did not converge, 70 a defect, 130 interrupted. Add --debug to any command to see a traceback."""
 
-app = typer.Typer(
-    name="nasheval",
-    no_args_is_help=True,
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"]},
-)
+# The module of each command, in the order of the help.
+_HOMES = {
+    "fit": "fitting", "leaderboard": "leaderboard", "predict": "predicting", "route": "routing",
+    "evaluate": "evaluating", "report": "reporting", "check": "checking", "export": "reporting",
+}  # fmt: skip
 
 
 def _flowing(text: str) -> str:
@@ -43,9 +36,22 @@ def _flowing(text: str) -> str:
     return "\n\n".join(re.sub(r"\n\s*", " ", paragraph) for paragraph in paragraphs)
 
 
-for command in (fit, leaderboard, predict, route, evaluate, report, check, export):
-    app.command(help=_flowing(command.__doc__ or ""))(command)
-app.add_typer(datasets_app, name="datasets")
+def program(only: str | None = None) -> typer.Typer:
+    """Return the command line; `only` the command that was asked for, where the others would take longer to import."""
+    app = typer.Typer(
+        name="nasheval",
+        no_args_is_help=True,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback(help=_ABOUT)(_root)
+    for name, home in _HOMES.items():
+        if only in (None, name):
+            command = getattr(import_module(f"nasheval.cli.{home}"), name)
+            app.command(help=_flowing(command.__doc__ or ""))(command)
+    if only is None:
+        app.add_typer(import_module("nasheval.cli.checking").datasets_app, name="datasets")
+    return app
 
 
 def main() -> None:
@@ -56,7 +62,7 @@ def main() -> None:
     if debug:
         sys.argv.remove("--debug")
     try:
-        app()
+        program(sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] in _HOMES else None)()
     except SystemExit as stop:
         if stop.code == _INTERRUPTED:
             console(stderr=True).print("interrupted; what was not finished was not written")
@@ -89,7 +95,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback(help=_ABOUT)
 def _root(
     version: Annotated[
         bool, typer.Option("--version", help="Print the version and stop.", callback=_version, is_eager=True)

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Literal, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+import nasheval.compute as pc
 from nasheval.contexts.table import Column
 from nasheval.contexts.values import LARGEST, levels_of, numbers, truths
 from nasheval.files import Kinds, require_fields, require_names

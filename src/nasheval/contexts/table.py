@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping, Sequence, Sized
 from functools import partial
 from typing import Any, TypeAlias
 
-import narwhals as nw
 import numpy as np
 import pyarrow as pa
 
@@ -48,6 +47,8 @@ def as_strings(texts: object, *, name: str = "texts") -> pa.LargeStringArray:
         elif isinstance(texts, pa.Array | pa.ChunkedArray):
             array = texts
         else:
+            import narwhals as nw
+
             array = nw.from_native(texts, series_only=True).to_arrow()  # type: ignore[call-overload]
         if not holds_text(array.type):
             raise TypeError(f"an array of {array.type}")
@@ -108,6 +109,8 @@ def _from_records(records: Sequence[Any], name: str) -> pa.Table:
 
 
 def _from_frame(data: object, name: str) -> pa.Table:
+    import narwhals as nw  # takes a tenth of a second, which tables of other makes do not need
+
     try:
         frame = nw.from_native(data, eager_only=True)  # type: ignore[call-overload]
     except TypeError as error:

@@ -7,8 +7,8 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
+import nasheval.compute as pc
 from nasheval.contexts.table import Column, decoded, is_number, is_string
 from nasheval.errors import Argument, ReadError
 

@@ -8,8 +8,8 @@ from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+import nasheval.compute as pc
 from nasheval.arrays import Array, Ints, int_dtype
 from nasheval.contexts.table import as_table, is_list
 from nasheval.errors import InputError, one_line

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+import nasheval.compute as pc
 from nasheval.arrays import Bools, Ints
 from nasheval.contexts.table import decoded
 from nasheval.errors import InputError, one_line

@@ -6,8 +6,8 @@ from collections.abc import Hashable, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+import nasheval.compute as pc
 from nasheval.arrays import Floats
 from nasheval.errors import InputError
 from nasheval.feedback.partition import Partition, weak

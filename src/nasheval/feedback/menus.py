@@ -91,9 +91,9 @@ class MenuCatalogue:
         sizes = self.sizes.astype(np.int64)
         offsets = offsets_of(sizes * (sizes - 1) // 2)
         left, right = np.empty(int(offsets[-1]), np.int64), np.empty(int(offsets[-1]), np.int64)
-        for size in np.unique(sizes):
+        for size in sorted(set(sizes.tolist())):  # `np.unique` would import masked arrays
             rows = np.flatnonzero(sizes == size)
-            one, other = np.triu_indices(int(size), 1)
+            one, other = np.triu_indices(size, 1)
             place = offsets[rows][:, None] + np.arange(len(one))
             left[place], right[place] = self.offsets[rows][:, None] + one, self.offsets[rows][:, None] + other
         j, k = self.agent[left].astype(np.int64), self.agent[right].astype(np.int64)

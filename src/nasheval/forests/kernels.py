@@ -44,29 +44,56 @@ def _linked(total: float, link: int) -> float:
 
 
 @compiled
+def _said(row: Floats, model: int, nodes: Array, words: Ints, values: Floats, roots: Ints, trees: Ints) -> float:
+    """Return the sum of a model's trees at one row, (features,)."""
+    total = 0.0
+    for tree in range(trees[model], trees[model + 1]):
+        place = roots[tree]
+        while place >= 0:
+            node = nodes[place]
+            place = _next(node, row[node["what"] >> 4], words)
+        total += values[~place]
+    return total
+
+
+@compiled
 def walk(
     start: int, stop: int, table: Floats, nodes: Array, words: Ints, values: Floats, roots: Ints, trees: Ints,
-    links: Ints, divisors: Floats, cells: Ints, rows: Ints, places: Ints, step: int, out: Floats,
+    links: Ints, divisors: Floats, cells: Ints, rows: Ints, places: Ints, out: Floats,
 ) -> None:  # fmt: skip
     """Write the predictions of models start, ..., stop - 1 into `out`.
 
     Args:
         table: (n, features) float32.
         trees: (models + 1,) where the trees of each model begin in `roots`.
-        cells: (models, 2) where its cells begin and end in `rows` and `places`.
-        rows, places: of a cell, its row of the table, and its place in `out` for model 0.
-        step: how much further the place of the same cell is for the next model.
+        cells: (models + 1,) where its cells begin in `rows` and `places`.
+        rows, places: of a cell, its row of the table, and its place in `out`.
     """
     for model in range(start, stop):
-        for cell in range(cells[model, 0], cells[model, 1]):
-            row, total = rows[cell], 0.0
-            for tree in range(trees[model], trees[model + 1]):
-                place = roots[tree]
-                while place >= 0:
-                    node = nodes[place]
-                    place = _next(node, table[row, node["what"] >> 4], words)
-                total += values[~place]
-            out[places[cell] + step * model] = _linked(total / divisors[model], links[model])
+        for cell in range(cells[model], cells[model + 1]):
+            total = _said(table[rows[cell]], model, nodes, words, values, roots, trees)
+            out[places[cell]] = _linked(total / divisors[model], links[model])
+
+
+@compiled
+def walk_means(
+    start: int, stop: int, table: Floats, nodes: Array, words: Ints, values: Floats, roots: Ints, trees: Ints,
+    links: Ints, divisors: Floats, grown: Ints, folds: int, low: float, high: float, out: Floats,
+) -> None:  # fmt: skip
+    """Write means over folds, each clipped to [low, high], into the columns grown[start], ..., of `out`, (n, columns).
+
+    Models stand fold by fold; the other arrays are those of `walk`.
+    """
+    width = out.shape[1]
+    for column in grown[start:stop]:
+        for row in range(len(table)):
+            mean = 0.0
+            for model in range(column, folds * width, width):
+                total = _said(table[row], model, nodes, words, values, roots, trees)
+                one = _linked(total / divisors[model], links[model])
+                one = low if one < low else high if one > high else one
+                mean = one if model == column else mean + one
+            out[row, column] = mean / folds
 
 
 @compiled

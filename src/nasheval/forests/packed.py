@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -57,22 +58,81 @@ class Packed:
         trees, width = offsets_of(sizes).astype(np.int64), forests[0].width if forests else 0
         return Packed(nodes, words, np.append(values, numbers), all_roots, trees, links, divisors, width)
 
+    def part(self, start: int, stop: int) -> Packed:
+        """Return the models start, ..., stop - 1, on the same memory."""
+        first, last = self.trees[start], self.trees[stop]
+        of_models = self.links[start:stop], self.divisors[start:stop]
+        trees = self.trees[start : stop + 1] - first
+        return Packed(self.nodes, self.words, self.values, self.roots[first:last], trees, *of_models, self.width)
+
+    @cached_property
+    def grown(self) -> Bools:
+        """(models,) whether a prediction takes a walk; the others are numbers whatever the row is."""
+        splits = offsets_of((self.roots >= 0).astype(np.int64))
+        return (self.links > 0) | (np.diff(splits[self.trees]) > 0)
+
+    @cached_property
+    def _numbers(self) -> Floats:
+        """(models,) the predictions of those that are numbers."""
+        numbers, fixed = np.zeros(len(self.links)), np.flatnonzero(~self.grown)
+        sizes = np.diff(self.trees)[fixed]
+        for tree in range(int(sizes.max(initial=0))):  # one after another, as compiled code adds them up
+            has = fixed[sizes > tree]
+            numbers[has] += self.values[~self.roots[self.trees[has] + tree]]
+        return numbers / self.divisors
+
     def predict(self, table: Floats) -> Floats:
         """Return (n, models) predictions at the rows of a table."""
-        n, models = len(table), len(self.links)
+        return self.means(table, 1, -np.inf, np.inf)
+
+    def means(self, table: Floats, folds: int, low: float, high: float) -> Floats:
+        """Return (n, models / folds) means over the folds, of models that stand fold by fold, clipped before.
+
+        Args:
+            low, high: to which each prediction is clipped.
+        """
+        n, columns = len(table), len(self.links) // folds
         if n == 1 and not (self.links.any() or walks_are_compiled()):
-            return self._one(as_lightgbm_sees(table, self.width) if self.width else table)
-        out, rows = np.empty((n, models)), np.arange(n)
-        cells = np.tile(np.array([0, n]), (models, 1))
-        self._walk(table, cells, rows, rows * models, 1, out.reshape(-1))
+            values = self._one(as_lightgbm_sees(table, self.width) if self.width else table)
+            return _mean(np.clip(values, low, high).reshape(folds, columns))[None]
+        grown, numbers = self._columns(folds, low, high)
+        out = np.empty((n, columns))
+        out[:] = numbers
+        if len(grown):
+            from nasheval.forests.kernels import walk_means
+            from nasheval.game.compiled import spread
+
+            work = _DEPTH * n * len(self.roots) / columns
+            spread(walk_means, len(grown), work, *self._model(table), grown, folds, low, high, out)
         return out
+
+    def _columns(self, folds: int, low: float, high: float) -> tuple[Ints, Floats]:
+        """Return the columns that take a walk in some fold, and (columns,) the means of the others."""
+        if (folds, low, high) not in self._known:
+            grown = self.grown.reshape(folds, -1).any(axis=0)
+            numbers = np.clip(self._numbers, low, high).reshape(folds, -1)
+            self._known[folds, low, high] = np.flatnonzero(grown), _mean(numbers)
+        return self._known[folds, low, high]
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, float, float], tuple[Ints, Floats]]:
+        return {}
 
     def cells(self, table: Floats, rows: Ints, models: Ints) -> Floats:
         """Return (cells,) predictions of models[i] at rows[i] of a table."""
+        from nasheval.forests.kernels import walk
+        from nasheval.game.compiled import spread
+
         order, out = np.argsort(models, kind="stable"), np.empty(len(rows))
-        ends = offsets_of(np.bincount(models, minlength=len(self.links)))
-        self._walk(table, np.column_stack([ends[:-1], ends[1:]]), rows[order], order, 0, out)
+        ends = offsets_of(np.bincount(models, minlength=len(self.links))).astype(np.int64)
+        work = _DEPTH * len(self.roots) * len(out) / max(1, len(self.links)) ** 2
+        spread(walk, len(self.links), work, *self._model(table), ends, rows[order].astype(np.int64), order, out)
         return out
+
+    def _model(self, table: Floats) -> tuple[Array, ...]:
+        """Return the first arguments of compiled code."""
+        seen = as_lightgbm_sees(table if self.width else table[:, :0], self.width)
+        return seen, self.nodes, self.words, self.values, self.roots, self.trees, self.links, self.divisors
 
     def _one(self, table: Floats) -> Floats:
         """Return (1, models) the same predictions at one row, without compiled code."""
@@ -93,16 +153,6 @@ class Packed:
         left = np.ones(len(column), bool)
         left[known] = goes_left(self.nodes[known], table[0, column[known], None], self.words)[:, 0]
         return left, ~(left & known)
-
-    def _walk(self, table: Floats, cells: Ints, rows: Ints, places: Ints, step: int, out: Floats) -> None:
-        from nasheval.forests.kernels import walk
-        from nasheval.game.compiled import spread
-
-        work = _DEPTH * len(self.roots) * len(out) / max(1, len(self.links)) ** 2
-        table = table if self.width else table[:, :0]
-        where = cells.astype(np.int64), rows.astype(np.int64), places.astype(np.int64)
-        models = self.nodes, self.words, self.values, self.roots, self.trees, self.links, self.divisors
-        spread(walk, len(self.links), work, as_lightgbm_sees(table, self.width), *models, *where, step, out)
 
 
 @dataclass(frozen=True, eq=False)
@@ -176,6 +226,11 @@ class AtPairs:
         for tree, group in enumerate(self.group_of):  # one after another, as compiled code adds them up
             total += own[tree, group]
         return total
+
+
+def _mean(values: Floats) -> Floats:
+    """Return (columns,) the mean over folds, given (folds, columns), added up from the first to the last."""
+    return np.asarray(np.add.accumulate(values, axis=0)[-1] / len(values))
 
 
 def walks_are_compiled() -> bool:

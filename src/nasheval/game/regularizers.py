@@ -153,10 +153,11 @@ def columns_of(each: Floats, agents: Ints) -> Floats:
 
 def project(v: Floats) -> Floats:
     """Return the point of the simplex nearest to v, (..., K)."""
-    ordered = -np.sort(-v, axis=-1)
-    surplus = np.cumsum(ordered, -1) - 1.0
-    count = np.arange(1, v.shape[-1] + 1)
-    kept = (ordered * count > surplus).sum(-1, keepdims=True)
-    shift = np.take_along_axis(surplus, kept - 1, -1) / kept
-    nearest: Floats = np.maximum(v - shift, 0.0)
+    ordered = np.sort(v, axis=-1)[..., ::-1]
+    surplus = np.add.accumulate(ordered, -1)
+    surplus -= 1.0
+    kept = np.add.reduce(ordered * np.arange(1, v.shape[-1] + 1) > surplus, -1, dtype=np.int64)
+    rows = surplus.reshape(-1, v.shape[-1])
+    shift = rows[np.arange(len(rows)), kept.ravel() - 1].reshape(kept.shape) / kept
+    nearest: Floats = np.maximum(v - shift[..., None], 0.0)
     return nearest

@@ -26,11 +26,10 @@ from nasheval.game.costs import (
 )
 from nasheval.game.gaps import composed, gap_at, residual_at
 from nasheval.game.regularizers import L2, Entropy, Regularizer
-from nasheval.game.single import PIVOT_UP_TO, equilibrium, solvers_are_loaded, tidied
+from nasheval.game.single import LARGEST_GAP, PIVOT_UP_TO, equilibrium, solvers_are_loaded, tidied
 
 # Lotteries (m, K), the steps each took (m,), and the price of spend (m,) where a budget sets one.
 _Equilibria: TypeAlias = "tuple[Floats, Ints, Floats | None]"
-_LARGEST_GAP = 1e-9  # over the scale of a game; a larger one is never handed out
 
 
 @dataclass(frozen=True)
@@ -132,10 +131,10 @@ def _solved(A: Floats, omega: Regularizer, names: Ints) -> Solution:
         payoff, slope = np.einsum("njk,nk->nj", A, pi), omega.gradient(pi)
         gaps, kkt = gap_at(pi, payoff, omega), residual_at(pi, payoff, omega, price)
         scale = omega.kappa + np.where(np.isfinite(slope), np.abs(slope), 0.0).max(-1)
-    rows = np.flatnonzero(~(np.abs(gaps) <= _LARGEST_GAP * scale))
+    rows = np.flatnonzero(~(np.abs(gaps) <= LARGEST_GAP * scale))
     if len(rows):  # payoffs add to the scale, and are looked through only where that matters
         scale[rows] += (A if len(rows) == len(A) else A[rows]).max((1, 2))
-    for g in rows[~(np.abs(gaps[rows]) <= _LARGEST_GAP * scale[rows])]:
+    for g in rows[~(np.abs(gaps[rows]) <= LARGEST_GAP * scale[rows])]:
         raise ConvergenceError(
             f"Game {names[g]} could not be solved: its lottery has a gap of {gaps[g]:.3g}. Please report it."
         )

@@ -86,15 +86,33 @@ class ColumnModels:
                 values[chosen] = _predicted(self.models[fold][column], table[rows[chosen]])
         return np.clip(values, self.low, self.high, out=values)
 
+    def mean(self, X: Features) -> Floats:
+        """Return (n, columns) the mean of `predict` over all folds."""
+        if self._packed is not None:
+            table = np.ascontiguousarray(getattr(X, self.form))
+            return self._packed.means(table, len(self.models), self.low, self.high)
+        total = np.asarray(self.predict(X, 0), np.float64)
+        for fold in range(1, len(self.models)):
+            total += self.predict(X, fold)
+        return np.divide(total, len(self.models), out=total)
+
     def _together(self, fold: int) -> Packed | Linear | None:
         """Return the models of a fold as one, where they can be."""
         if fold not in self._joined:
-            self._joined[fold] = _joined(self.models[fold])
+            width = len(self.models[fold])
+            packed = self._packed and self._packed.part(fold * width, (fold + 1) * width)
+            self._joined[fold] = packed or _joined(self.models[fold])
         return self._joined[fold]
 
     @cached_property
     def _joined(self) -> dict[int, Packed | Linear | None]:
         return {}
+
+    @cached_property
+    def _packed(self) -> Packed | None:
+        """The models of all folds as one, fold by fold, where all are trees or numbers."""
+        joined = _joined([model for row in self.models for model in row])
+        return joined if isinstance(joined, Packed) else None
 
 
 @dataclass(frozen=True, eq=False)

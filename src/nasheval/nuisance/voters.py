@@ -148,55 +148,71 @@ class VoterModels:
 
     def mean(self, X: Features) -> Floats:
         """Return (n, P) the mean of `predict` over the folds."""
-        return self.mean_answers(X, self.probes)
+        return self.mean_answers(X, self.probes)[0]
 
     def answers(self, X: Features, fold: int, probes: Probes) -> Floats:
         """Return (n, columns) float32 mean verdicts that the voters of a fold would give to some probes."""
-        return self._answers(X, range(fold, fold + 1), probes).astype(np.float32)
+        return self._answers(X, range(fold, fold + 1), (probes,))[0].astype(np.float32)
 
-    def mean_answers(self, X: Features, probes: Probes) -> Floats:
-        """Return (n, columns) the mean of `answers` over the folds."""
-        return self._answers(X, range(len(self.n_voters)), probes)
+    def mean_answers(self, X: Features, *several: Probes) -> list[Floats]:
+        """Return (n, columns) the mean of `answers` over the folds, for each of several probes; voters speak once."""
+        return self._answers(X, range(len(self.n_voters)), several)
 
-    def _answers(self, X: Features, folds: range, probes: Probes) -> Floats:
-        step = max(1, _CELLS // max(1, len(probes.menus.columns), self.shape.outputs * len(folds)))
+    def _answers(self, X: Features, folds: range, several: tuple[Probes, ...]) -> list[Floats]:
+        columns = sum(len(probes.menus.columns) for probes in several)
+        step = max(1, _CELLS // max(1, columns, self.shape.outputs * len(folds)))
         if len(X) <= step:
-            verdicts = self._chunk(X, folds, probes)
-            verdicts /= len(folds)
-            verdicts = probes.pooled(verdicts)
-            return np.clip(verdicts, -1.0, 1.0, out=verdicts)
-        verdicts = np.empty((len(X), probes.n_columns))
+            return self._chunk(X, folds, several)
+        verdicts: list[Floats] = [np.empty((len(X), probes.n_columns)) for probes in several]
         for start in range(0, len(X), step):
-            verdicts[start : start + step] = self._answers(X[start : start + step], folds, probes)
+            rows = slice(start, start + step)
+            for whole, part in zip(verdicts, self._chunk(X[rows], folds, several), strict=True):
+                whole[rows] = part
         return verdicts
 
-    def _chunk(self, X: Features, folds: range, probes: Probes) -> Floats:
+    def _chunk(self, X: Features, folds: range, several: tuple[Probes, ...]) -> list[Floats]:
+        """Return (n, columns) for each of several probes."""
+        duels, verdicts = _Duels(self, X, folds), []
+        for probes in several:
+            total = self._total(X, folds, probes, duels)
+            total /= len(folds)
+            pooled = probes.pooled(total)
+            verdicts.append(np.minimum(np.maximum(pooled, -1.0, out=pooled), 1.0, out=pooled))
+        return verdicts
+
+    def _total(self, X: Features, folds: range, probes: Probes, duels: _Duels) -> Floats:
         """Return (n, pairs of the probes' menus) the sum over folds of their voters' mean verdicts."""
+        is_duels = [is_duel(self.questions[block.question], len(block.agents)) for block in probes.blocks]
+        if is_duels == [True]:
+            return duels.on(probes.blocks[0])
         total = np.zeros((len(X), len(probes.menus.columns)))
-        duels = [block for block in probes.blocks if is_duel(self.questions[block.question], len(block.agents))]
-        if duels:
-            electorate = self._electorate(np.ascontiguousarray(X.network, np.float32), folds)
-            for block in duels:
-                nu, bad = self._tie_weights(electorate, folds, block)
-                spoken = electorate.duels(block.pairs, nu, bad)
-                if len(probes.blocks) == 1:
-                    return spoken
-                total[:, block.pairs.column] = spoken
-        for block in probes.blocks:
-            if block not in duels:
+        for block, is_duels_only in zip(probes.blocks, is_duels, strict=True):
+            if is_duels_only:
+                total[:, block.pairs.column] = duels.on(block)
+            else:
                 total[:, block.columns] = sum(self._menus(X, fold, block) for fold in folds)
         return total
 
-    def _electorate(self, x: Floats, folds: range) -> Electorate:
-        members = self.parameters["pooled"].shape[1]
-        stack = self.stack[folds.start * members : folds.stop * members]
+    def electorate(self, X: Features, folds: range) -> Electorate:
+        """Return the voters of some folds at n contexts."""
+        stack, weight, tie = self._stacks(folds)
+        u, lean = stack.forward(np.ascontiguousarray(X.network, np.float32))
+        members = weight.shape[1]
+        u, lean = (values.reshape(len(folds), members, *values.shape[1:]) for values in (u, lean))
+        return Electorate.of(u, weight, lean, tie)
 
-        def by_fold(values: Floats) -> Floats:
-            return values.reshape(len(folds), members, *values.shape[1:])
+    def _stacks(self, folds: range) -> tuple[Stack, Floats, Floats]:
+        """Return the models of some folds, the weights (folds, members, V) of their voters, and of ties."""
+        if folds not in self._known_stacks:
+            members = self.parameters["pooled"].shape[1]
+            stack, by_fold = self.stack[folds.start * members : folds.stop * members], (len(folds), members, -1)
+            weight = stack.weight.reshape(by_fold) / np.float32(members)
+            self._known_stacks[folds] = stack, weight, stack.tie.reshape(by_fold)
+        return self._known_stacks[folds]
 
-        u, lean = stack.forward(x)
-        weight = by_fold(stack.weight) / np.float32(members)
-        return Electorate.of(by_fold(u), weight, by_fold(lean), by_fold(stack.tie))
+    @cached_property
+    def _known_stacks(self) -> dict[range, tuple[Stack, Floats, Floats]]:
+        return {}
 
     @cached_property
     def stack(self) -> Stack:
@@ -205,7 +221,7 @@ class VoterModels:
         flat = {name: values.reshape(models, *values.shape[2:]) for name, values in self.parameters.items()}
         return Stack.of(flat, self.shape)
 
-    def _tie_weights(self, electorate: Electorate, folds: range, block: Block) -> tuple[Floats, Floats]:
+    def tie_weights(self, electorate: Electorate, folds: range, block: Block) -> tuple[Floats, Floats]:
         """Return the weights of ties and of both-bad answers, (F, M, n, V) each, around the middle of utilities."""
         question = self.questions[block.question]
         tie = np.moveaxis(electorate.tie[..., question.tie : question.tie + question.n_tie], -1, 0)
@@ -311,6 +327,26 @@ class VoterModels:
             parameters={name[len(prefix) :]: a for name, a in arrays.items() if name.startswith(prefix)},
             **{name: arrays[name] for name in _RESULTS},
         )
+
+
+class _Duels:
+    """What the voters of some folds say of two agents, at n contexts, who are made once for several blocks."""
+
+    def __init__(self, models: VoterModels, X: Features, folds: range) -> None:
+        self.models, self.X, self.folds = models, X, folds
+        self.ties: dict[tuple[int, int], tuple[Floats, Floats]] = {}
+
+    @cached_property
+    def electorate(self) -> Electorate:
+        """The voters."""
+        return self.models.electorate(self.X, self.folds)
+
+    def on(self, block: Block) -> Floats:
+        """Return (n, pairs) the sum over folds of their mean verdicts on a block of duels."""
+        key = block.question, len(block.agents)
+        if key not in self.ties:
+            self.ties[key] = self.models.tie_weights(self.electorate, self.folds, block)
+        return self.electorate.duels(block.pairs, *self.ties[key])
 
 
 _RESULTS = ("stops", "held_out_loss", "pooled_loss", "epoch", "n_voters", "weight_decay")

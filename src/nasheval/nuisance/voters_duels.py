@@ -87,7 +87,7 @@ class Electorate:
         middle = (u.max(axis=-1) + u.min(axis=-1)) * np.float32(0.5)
         u -= middle[..., None]
         u *= np.float32(0.5)
-        np.clip(u, -LARGEST, LARGEST, out=u)
+        np.minimum(np.maximum(u, np.float32(-LARGEST), out=u), np.float32(LARGEST), out=u)
         return Electorate(np.exp(u), middle, weight, lean, tie)
 
     def duels(self, pairs: Pairs, nu: Floats, bad: Floats) -> Floats:

@@ -67,7 +67,7 @@ class Probes:
     @cached_property
     def blocks(self) -> tuple[Block, ...]:
         """The menus question by question; all of one question have one size."""
-        return tuple(self._block(int(number)) for number in np.unique(self.question))
+        return tuple(self._block(number) for number in sorted(set(self.question.tolist())))
 
     def _block(self, number: int) -> Block:
         menus, asked = self.menus, np.flatnonzero(self.question == number)
@@ -81,7 +81,18 @@ class Probes:
 
     def pooled(self, answers: Floats) -> Floats:
         """Return (n, columns), given the answers to the pairs of the menus, (n, pairs)."""
-        return answers if self.pooling is None else np.asarray(answers @ self.pooling, answers.dtype)
+        pooling = self._pooling
+        return answers if pooling is None else np.asarray(answers @ pooling, answers.dtype)
+
+    @cached_property
+    def _pooling(self) -> csr_array | None:
+        """The weights; None, too, where each pair is a column of its own, in order."""
+        own = self.pooling
+        if own is None or not own.shape[0] == own.shape[1] == own.nnz:
+            return own
+        place = np.arange(own.nnz + 1)
+        in_order = (own.indptr == place).all() and (own.indices == place[:-1]).all()
+        return None if in_order and (own.data == 1.0).all() else own
 
 
 def probes_of(log: Feedback, questions: list[Question]) -> Probes:

@@ -56,7 +56,7 @@ class VoterBridge:
 
     def predict(self, X: Features, payoffs: Floats) -> Floats:
         """Return (n, b) payoffs of the bridged pairs, given those of all pairs, (n, n_pairs), at n contexts."""
-        return self.models.mean_answers(X, self.probes)
+        return self.models.mean_answers(X, self.probes)[0]
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,7 @@ from nasheval.feedback.links import SEEN
 from nasheval.game.checks import games_of
 from nasheval.nuisance.learners import Effort, Features, FoldModels, MeanModels
 from nasheval.payoff.aggregators import Aggregation
-from nasheval.payoff.bridging import Bridge, bridge_of
+from nasheval.payoff.bridging import Bridge, VoterBridge, bridge_of
 from nasheval.payoff.surfaces import Boosting, Regressor, Surface, agent_bins, fit_pairs, fit_shared, with_agents
 
 if TYPE_CHECKING:  # what only fitting needs is imported there: answering starts in half the time
@@ -87,6 +87,11 @@ class PayoffModel:
         """(n_pairs,) the pairs that some menu holds."""
         return np.asarray(self.status == SEEN)
 
+    @cached_property
+    def _strengths(self) -> Floats:
+        """(n_pairs,) how strongly each pair is corrected."""
+        return np.zeros(len(self.status)) if self.strength is None else self.strength.of_pairs(len(self.status))
+
     @property
     def n_agents(self) -> int:
         """Number of agents K."""
@@ -110,19 +115,29 @@ class PayoffModel:
         """Return what is added to the plug-in payoff of each pair before clipping, (n, n_pairs); 0 without one."""
         if self.plugin is None or self.surface is None or self.strength is None:
             return np.zeros((len(X), len(self.covered)))
-        return self.strength.of_pairs(len(self.covered)) * self.surface.predict(X)
+        h = self.surface.predict(X)
+        h *= self._strengths
+        return h
 
     def _pairs(self, X: Features) -> Floats:
-        if self.plugin is None:
-            payoffs = np.zeros((len(X), len(self.covered))) if self.surface is None else self.surface.predict(X)
-        else:
-            payoffs = self.plugin.predict(X)
-            if self.surface is not None and self.strength is not None:
-                payoffs += self.correction(X)
-        np.clip(payoffs, -1.0, 1.0, out=payoffs)
+        payoffs, bridged = self._plugged(X)
+        if self.plugin is not None and self.surface is not None and self.strength is not None:
+            payoffs += self.correction(X)
+        np.minimum(np.maximum(payoffs, -1.0, out=payoffs), 1.0, out=payoffs)  # `clip` takes longer to call
         if self.bridge is not None:
-            payoffs[:, self.bridge.pairs] = np.clip(self.bridge.predict(X, payoffs), -1.0, 1.0)
+            bridged = self.bridge.predict(X, payoffs) if bridged is None else bridged
+            payoffs[:, self.bridge.pairs] = np.minimum(np.maximum(bridged, -1.0), 1.0)
         return payoffs
+
+    def _plugged(self, X: Features) -> tuple[Floats, Floats | None]:
+        """Return where payoffs start, (n, n_pairs), and the bridged ones, (n, b), where the same voters give both."""
+        if self.plugin is None:
+            return np.zeros((len(X), len(self.covered))) if self.surface is None else self.surface.predict(X), None
+        bridge, aggregation = self.bridge, self.plugin.aggregation
+        if isinstance(bridge, VoterBridge) and bridge.models is self.plugin.outcome_models:
+            mu, bridged = bridge.models.mean_answers(X, bridge.models.probes, bridge.probes)
+            return aggregation.aggregate(mu), bridged
+        return self.plugin.predict(X), None
 
     def _chunks(self, n: int) -> list[slice]:
         columns = 0 if self.plugin is None else len(self.plugin.aggregation.pair)

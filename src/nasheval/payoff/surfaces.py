@@ -117,7 +117,7 @@ class SharedSurface:
 
     def predict(self, X: Features) -> Floats:
         """Return (n, n_pairs) values, 0 for pairs that it was not shown."""
-        pairs, values = np.flatnonzero(self.known), np.zeros((len(X), n_pairs(self.n_agents)))
+        pairs, values = self._pairs, np.zeros((len(X), n_pairs(self.n_agents)))
         if self._at_pairs is not None:
             self._at_pairs.predict(X.trees, pairs, values)
             return values
@@ -140,6 +140,11 @@ class SharedSurface:
                 own = self.model.predict(table, num_threads=1)
             values[chunk] = np.where(self.known[pairs[chunk]], own, 0.0)
         return values
+
+    @cached_property
+    def _pairs(self) -> Ints:
+        """The pairs that it was shown."""
+        return np.flatnonzero(self.known)
 
     @cached_property
     def _at_pairs(self) -> AtPairs | None:

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+import nasheval.compute as pc
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.table import as_table
 from nasheval.errors import Argument, InputError

@@ -11,8 +11,10 @@ import numpy as np
 from nasheval.arrays import Bools, Floats
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import as_table
+from nasheval.game.checks import games_of
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
+from nasheval.game.single import lottery
 from nasheval.game.solver import lotteries
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.on_card import card_rows, games_on_card
@@ -79,6 +81,10 @@ class ExactEquilibria:
             omega: regulariser of these n games, with costs and budget.
             up: (K,) the available agents.
         """
+        if len(X) == 1 and isinstance(omega, L2) and up.all():
+            pairs = self.payoff.predict_pairs(X)
+            answer = lottery(pairs, len(up), omega.rho)
+            return lotteries(games_of(pairs, len(up)), omega, up) if answer is None else answer
         answers, step, first = np.empty((len(X), len(up))), chunk_of(len(up)), 0
         for part in card_rows(self.device, len(X), len(up)):
             own, first = omega.at(np.arange(part.start, part.stop)), part.stop

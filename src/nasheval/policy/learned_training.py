@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil
 from typing import Any, Literal, get_args
 
@@ -54,11 +55,15 @@ class Network:
         scores = np.empty((len(x), len(p["lean"])))
         for start in range(0, len(x), _CACHED):
             rows = slice(start, start + _CACHED)
-            scores[rows] = last_hidden(x[rows], _layers(p)) @ p["head"] + p["lean"]
+            np.add(last_hidden(x[rows], self._layers) @ p["head"], p["lean"], out=scores[rows])
         if self.output == "sparsemax":
             return project(scores)
         weight = np.exp(scores - scores.max(axis=1, keepdims=True))
         return weight / weight.sum(axis=1, keepdims=True)
+
+    @cached_property
+    def _layers(self) -> list[Layer]:
+        return _layers(self.parameters)
 
     def to_arrays(self) -> dict[str, Floats]:
         """Return everything as plain arrays, for a file; `from_arrays` is the way back."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +12,6 @@ from nasheval.arrays import Bools, Floats
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.table import as_table
 from nasheval.errors import InputError
-from nasheval.game.regularizers import Regularizer
 from nasheval.nuisance.learners import Features
 from nasheval.payoff.second_stage import PayoffModel
 from nasheval.policy.availability import AmongAvailable, candidates
@@ -36,7 +35,7 @@ class Router:
         self._inner = policy.policy if isinstance(policy, AmongAvailable) else policy
         self._exact = self._inner.exact if isinstance(self._inner, LearnedEquilibria) else self._inner
         self._all = np.ones(len(self.agents), bool)
-        self._omega = self._fixed_terms()
+        self._lotteries = self._at_features()
 
     def __call__(self, context: Any, *, agents: Sequence[str] | None = None) -> Floats:
         """Return the lottery (K,) at one context.
@@ -48,17 +47,17 @@ class Router:
         up = self._all if agents is None else available(self.agents, agents)
         X = self._features(context)
         here = None if X is None else self._candidates(context, up)
-        if X is None or here is None or self._omega is None:
+        if X is None or here is None or self._lotteries is None:
             return self.policy.predict_proba(_as_rows(context), agents=agents)[0]
-        assert isinstance(self._inner, ExactEquilibria | LearnedEquilibria)
-        return self._inner.lotteries(X, self._omega, here)[0]
+        return self._lotteries(X, here)[0]
 
     def ready(self) -> Router:
         """Load the compiled code that answers take, or compile it, now rather than at the first context."""
-        if self._omega is not None and isinstance(self._inner, ExactEquilibria | LearnedEquilibria):
-            trees, network = (np.zeros((2, len(self.encoder.feature_names(form)))) for form in ("trees", "network"))
-            X = Features(trees.astype(np.float32), network.astype(np.float32))
-            self._inner.lotteries(X, self._omega, self._all)
+        if self._lotteries is not None:
+            trees, network = (len(self.encoder.feature_names(form)) for form in ("trees", "network"))
+            X = Features(np.zeros((2, trees), np.float32), np.zeros((2, network), np.float32))
+            for rows in (2, 1):  # two contexts are not answered without compiled code, one may have code of its own
+                self._lotteries(X[:rows], self._all)
         return self
 
     @property
@@ -103,14 +102,19 @@ class Router:
             raise InputError(f"The policy is a {type(self._exact).__name__}, which has no estimated game to ask about.")
         return self._exact
 
-    def _fixed_terms(self) -> Regularizer | None:
-        """Return the regulariser of one game; None where it depends on the context, or the policy has none."""
-        if not isinstance(self._exact, ExactEquilibria):
+    def _at_features(self) -> Callable[[Features, Bools], Floats] | None:
+        """Return what maps encoded contexts and who is up to lotteries; None where costs depend on the context.
+
+        None, too, for a policy that has no game.
+        """
+        inner = self._inner
+        if not isinstance(inner, ExactEquilibria | LearnedEquilibria) or not isinstance(self._exact, ExactEquilibria):
             return None
         terms = self._exact.terms
         if isinstance(terms.costs, Mapping) and any(isinstance(cost, str) for cost in terms.costs.values()):
             return None
-        return terms.omega(terms.costs_at(self.agents, None), 1, len(self.agents))
+        omega = terms.omega(terms.costs_at(self.agents, None), 1, len(self.agents))
+        return lambda X, up: inner.lotteries(X, omega, up)
 
     def _features(self, context: Any) -> Features | None:
         plain = isinstance(context, Mapping) or (isinstance(context, np.ndarray) and context.ndim == 1)

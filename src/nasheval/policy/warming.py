@@ -1,4 +1,4 @@
-"""`python -m nasheval.policy.warming`: compile the solvers and the duels of voters once, after an installation.
+"""`python -m nasheval.policy.warming`: compile solvers, duels of voters and walks through trees, after an installation.
 
 What is compiled is kept (`nasheval.game.compiled` says where), so that nobody waits for it later.
 """
@@ -7,23 +7,43 @@ from __future__ import annotations
 
 import numpy as np
 
+from nasheval.forests.forest import forest_of_trees
+from nasheval.forests.packed import AtPairs, Packed
 from nasheval.game.checks import games_of
 from nasheval.game.regularizers import L2, Entropy
-from nasheval.game.single import PIVOT_UP_TO
+from nasheval.game.single import PIVOT_UP_TO, lottery
 from nasheval.game.solver import solve
 from nasheval.nuisance.voters_duels import Electorate, Pairs
 
 
 def warm() -> None:
-    """Solve two games of every kind, so that everything is compiled for them."""
+    """Solve two games of every kind and walk two small trees, so that everything is compiled for them."""
     games = games_of(np.array([[0.5, -0.5, 0.5], [0.25, 0.5, 0.75]]), 3)
     for regularizer in (L2(), Entropy(0.1)):
         for budget in (None, 0.5):
             solve(games, regularizer=regularizer, costs=np.arange(3.0), budget=budget)
     solve(np.zeros((2, PIVOT_UP_TO + 1, PIVOT_UP_TO + 1)))
+    lottery(np.array([[0.5, -0.5, 0.5]]), 3, 1e-3)
+    _walk()
     ones = np.ones((1, 1, 2, 1), np.float32)
     voters = Electorate.of(np.ones((1, 1, 2, 1, 2), np.float32), ones[:, :, 0], ones, ones[0])
     voters.duels(Pairs(np.arange(1), np.zeros(1, np.int64), np.ones(1, np.int64)), ones, ones)
+
+
+def _walk() -> None:
+    """Ask a tree of one split in every way that models are asked: rows, cells, and all pairs of two agents."""
+    split = {
+        "feature": [0, 0, 0],
+        "threshold": [0.0] * 3,
+        "left": [1, -1, -1],
+        "right": [2, -1, -1],
+        "value": [0.5] * 3,
+    }
+    trees = forest_of_trees(3, False, [{name: np.array(values) for name, values in split.items()}])
+    packed, table, one = Packed.of([trees, 0.5]), np.zeros((2, 3), np.float32), np.zeros(1, np.int64)
+    packed.predict(table)
+    packed.cells(table, one, one)
+    AtPairs.of(trees, one, one + 1).predict(table[:, :1], one, np.empty((2, 1)))
 
 
 if __name__ == "__main__":

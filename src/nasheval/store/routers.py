@@ -195,7 +195,7 @@ def _bridge(arrays: Mapping[str, Array], models: Any, K: int) -> Bridge | None:
 
 def _probes(arrays: Mapping[str, Array], name: str, K: int) -> Probes:
     menus, question = _menus(arrays[f"{name}.offsets"], arrays[f"{name}.agents"], K), arrays[f"{name}.question"]
-    if f"{name}.share" not in arrays:
+    if f"{name}.share" not in arrays or _is_identity(arrays, name, len(menus.columns)):
         return Probes(menus, question)
     from scipy.sparse import csr_array
 
@@ -205,6 +205,13 @@ def _probes(arrays: Mapping[str, Array], name: str, K: int) -> Probes:
     if pooling.shape[0] != len(menus.columns):
         raise ValueError(f"{name!r} pools other pairs than those of its menus")
     return Probes(menus, question, pooling)
+
+
+def _is_identity(arrays: Mapping[str, Array], name: str, size: int) -> bool:
+    """Tell whether pooling leaves answers as they are: then it is left out, and SciPy is not imported."""
+    place = np.arange(size + 1)
+    wanted = {"share": np.ones(size), "indices": place[:-1], "indptr": place, "shape": np.array([size, size])}
+    return all(np.array_equal(arrays[f"{name}.{key}"], values) for key, values in wanted.items())
 
 
 def _menus(offsets: Ints, agents: Ints, K: int, forms: Ints | None = None) -> MenuCatalogue:
