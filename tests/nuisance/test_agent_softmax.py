@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from nasheval.nuisance import softmax as module
+from nasheval.nuisance import softmax_counts
 from nasheval.nuisance.learners import Effort
-from nasheval.nuisance.softmax import AgentSoftmax, Slopes
+from nasheval.nuisance.softmax import AgentSoftmax
+from nasheval.nuisance.softmax_counts import Menus, Slopes
 from nasheval.nuisance.strata import StrataModels, menu_shares
 
 from .selection import drawn_log, relative_error
@@ -46,8 +48,8 @@ def test_the_loss_is_written_out(chunk, seed):
     """-sum of w log p over records, with logits summed agent by agent and pair by pair."""
     draws, menus, offset, slopes = small_counts(seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_CHUNK_CELLS", chunk)
-        loss = draws.counts(menus, offset).loss(slopes)[0]
+        patch.setattr(softmax_counts, "_CHUNK_CELLS", chunk)
+        loss = draws.counts(Menus(menus), offset).loss(slopes)[0]
     expected = 0.0
     for x, stratum, menu, weight in zip(draws.phi, draws.stratum, draws.menu, draws.weight, strict=True):
         logits = []
@@ -65,7 +67,7 @@ def test_the_loss_is_written_out(chunk, seed):
 @given(st.integers(0, 1000))
 def test_the_gradient_is_that_of_the_loss(seed):
     draws, menus, offset, slopes = small_counts(seed)
-    counts = draws.counts(menus, offset)
+    counts = draws.counts(Menus(menus), offset)
     gradient, flat = module._flat(counts.loss(slopes)[1]), module._flat(slopes)
     for place in range(len(flat)):
         step = np.zeros_like(flat)
