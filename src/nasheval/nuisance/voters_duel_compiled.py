@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from nasheval.arrays import Floats, Ints
 from nasheval.game.compiled import compiled, reordered
 
+Number = float | np.floating[Any]
 _NOBODY = -1e3  # log weight of a voter who has none
 
 
 @reordered
-def dot(a: Floats, b: Floats) -> float:
+def dot(a: Floats, b: Floats) -> Number:
     """Return the sum of products, in any order."""
     total = np.float32(0.0)
     for i in range(a.shape[0]):
@@ -20,7 +23,7 @@ def dot(a: Floats, b: Floats) -> float:
 
 
 @compiled
-def pull_both(amount: float, h: Floats, by_column: Floats, column: Floats, by_h: Floats) -> None:
+def pull_both(amount: Number, h: Floats, by_column: Floats, column: Floats, by_h: Floats) -> None:
     """Add the gradients of amount h . column."""
     for i in range(h.shape[0]):
         by_column[i] += amount * h[i]
@@ -28,7 +31,7 @@ def pull_both(amount: float, h: Floats, by_column: Floats, column: Floats, by_h:
 
 
 @compiled
-def likelihood(one: float, two: float, tie: float, bad: float, outcome: int, share: Floats) -> float:
+def likelihood(one: Number, two: Number, tie: Number, bad: Number, outcome: int, share: Floats) -> Number:
     """Return log L of a duel, and in share (4,) the chances that the first wins, of a tie, of both bad, of the other.
 
     The log weights are one, tie, bad and two; the outcome is 0, 1 or 2.
@@ -81,9 +84,9 @@ def utilities(h: Floats, head: Floats, base: Floats, one: int, two: int, log_wei
 
 @compiled
 def mixture(
-    u: Floats, log_weight: Floats, tie: Floats, lean: Floats, leaning: float, outcome: int, said: Floats, share: Floats
-) -> float:
-    """Return log sum over voters of weight L; said (V,) are the chances that it was each of them, share (V, 4) theirs."""
+    u: Floats, log_weight: Floats, tie: Floats, lean: Floats, leaning: Number, outcome: int, said: Floats, share: Floats
+) -> Number:
+    """Return log sum over voters of weight L; said (V,) are the chances that each spoke, share (V, 4) those of each."""
     top = np.float32(-np.inf)
     for v in range(u.shape[1]):
         said[v] = -np.inf
@@ -101,7 +104,7 @@ def mixture(
 
 
 @compiled
-def tie_weights(u: Floats, v: int, tie: Floats, lean: Floats, leaning: float) -> tuple[float, float]:
+def tie_weights(u: Floats, v: int, tie: Floats, lean: Floats, leaning: Number) -> tuple[Number, Number]:
     """Return the log weights of a tie and of both bad, for voter v; without ties they are minus infinity."""
     if not tie.shape[0]:
         return np.float32(-np.inf), np.float32(-np.inf)

@@ -95,6 +95,10 @@ class Trained:
     pooled_loss: Floats
     epoch: Ints
 
+    def __getitem__(self, rows: Ints) -> Trained:
+        parameters = {name: values[rows] for name, values in self.parameters.items()}
+        return Trained(parameters, self.loss[rows], self.pooled_loss[rows], self.epoch[rows])
+
 
 @dataclass(frozen=True)
 class Data:
@@ -133,16 +137,13 @@ def train(data: Data, tasks: list[Task], shape: Shape, schedule: Schedule, effor
     if len(places) == 1:
         return trained(0)
     told = replace(effort, advance=lambda share: None) if effort.workers is None else effort  # workers tell nothing
-    return _joined(run_all(trained, range(len(places)), len(places), told), places)
+    return joined(run_all(trained, range(len(places)), len(places), told))[np.argsort(np.concatenate(places))]
 
 
-def _joined(parts: list[Trained], places: Sequence[Ints]) -> Trained:
-    """Return what was trained apart, in the order of the tasks."""
-    order = np.argsort(np.concatenate(places))
-    parameters = {
-        name: np.concatenate([part.parameters[name] for part in parts])[order] for name in parts[0].parameters
-    }
-    rows = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("loss", "pooled_loss", "epoch"))
+def joined(parts: Sequence[Trained]) -> Trained:
+    """Return what was trained apart, one part after the other."""
+    parameters = {name: np.concatenate([part.parameters[name] for part in parts]) for name in parts[0].parameters}
+    rows = (np.concatenate([getattr(part, name) for part in parts]) for name in ("loss", "pooled_loss", "epoch"))
     return Trained(parameters, *rows)
 
 
@@ -268,21 +269,26 @@ class _Trainer:
         import torch
 
         tensors = self._parts(batch, self.p)
-        parts = Parts(*(tensor.detach().numpy() for tensor in tensors))
-        gradient = duels.gradients(parts, batch[1], len(self.shares), self.scale.numpy())
-        learned = Parts(*map(torch.from_numpy, gradient))
-        self.p["head"].grad, self.p["tie"].grad, self.p["lean"].grad = learned.head.mT, learned.tie, learned.lean
+        gradient = duels.gradients(_arrays(tensors), batch[1], len(self.shares), self.scale.numpy())
+        learned = {name: torch.from_numpy(values) for name, values in gradient._asdict().items()}
+        self.p["head"].grad = learned["head"].mT
+        self.p["tie"].grad, self.p["lean"].grad = learned["tie"], learned["lean"]
         inner = ("hidden", "base", "log_weight")
-        self._backward([getattr(tensors, name) for name in inner], [getattr(learned, name) for name in inner])
+        self._backward([tensors[name] for name in inner], [learned[name] for name in inner])
 
-    def _parts(self, batch: _Batch, p: dict[str, Tensor]) -> Parts:
-        """Return what the loss of duels depends on, at the contexts of a batch, as tensors."""
+    def _parts(self, batch: _Batch, p: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the `Parts` of the loss of duels at the contexts of a batch."""
         import torch
 
         log_weight = torch.log_softmax(self._by_name(p) if "named" in p else p["logit"], -1).view(-1, self.shape.voters)
-        base = p["taste"] + p["pooled"].unsqueeze(-1)
-        head = p["head"].detach().mT.contiguous()
-        return Parts(hidden(p, self._inputs(batch), self.shape), head, base, log_weight, p["tie"], p["lean"])
+        return {
+            "hidden": hidden(p, self._inputs(batch), self.shape),
+            "head": p["head"].detach().mT.contiguous(),
+            "base": p["taste"] + p["pooled"].unsqueeze(-1),
+            "log_weight": log_weight,
+            "tie": p["tie"],
+            "lean": p["lean"],
+        }
 
     def _inputs(self, batch: _Batch) -> Tensor:
         """Return (models, width, inputs) the contexts of a batch."""
@@ -336,13 +342,17 @@ class _Trainer:
         with torch.no_grad():
             for batch in batches:
                 if self.duels is not None:
-                    parts = Parts(*(tensor.numpy() for tensor in self._parts(batch, p)))
+                    parts = _arrays(self._parts(batch, p))
                     total += self.duels.losses(parts, batch[1], len(self.shares) if "named" in p else 1)
                     continue
                 for losses, model in self._answers(batch, p):
                     total += np.bincount(model.cpu().numpy(), losses.double().cpu().numpy(), len(self.tasks))
         with np.errstate(invalid="ignore"):
             return total / self.check_mass
+
+
+def _arrays(tensors: dict[str, Tensor]) -> Parts:
+    return Parts(**{name: tensor.detach().numpy() for name, tensor in tensors.items()})
 
 
 class _TableOnDevice:
@@ -380,11 +390,7 @@ _Batch = tuple[Ints, list[tuple[Ints, Ints]]]
 def _batches(contexts: list[Ints], steps: int, tables: list[Table]) -> Iterator[_Batch]:
     """Deal the contexts of every model over the same number of steps, with all their records, one step at a time."""
     width = max(1, ceil(max(map(len, contexts)) / steps))
-    for step in range(steps):
-        grid = np.full((len(contexts), width), -1, np.int64)
-        for row, mine in zip(grid, contexts, strict=True):
-            dealt = mine[_share(len(mine), step, steps)]
-            row[: len(dealt)] = dealt
+    for grid in np.stack([_dealt(mine, steps, width) for mine in contexts], axis=1):
         there: Bools = grid.ravel() >= 0
         flat: Ints = np.maximum(grid, 0).ravel()
         answers: list[tuple[Ints, Ints]] = []
@@ -395,11 +401,12 @@ def _batches(contexts: list[Ints], steps: int, tables: list[Table]) -> Iterator[
         yield flat.reshape(grid.shape), answers
 
 
-def _share(size: int, step: int, steps: int) -> slice:
-    """Return what one of several steps has of `size` things, as `np.array_split` deals them."""
-    each, more = divmod(size, steps)
-    start = step * each + min(step, more)
-    return slice(start, start + each + (step < more))
+def _dealt(contexts: Ints, steps: int, width: int) -> Ints:
+    """Return (steps, width) what each step has of some contexts, as `np.array_split` deals them; -1 beyond."""
+    each, more = divmod(len(contexts), steps)
+    grid = np.full((steps, width), -1, np.int64)
+    grid[np.arange(width) < each + (np.arange(steps)[:, None] < more)] = contexts
+    return grid
 
 
 def context_sums(tables: list[Table], name: str, n_contexts: int) -> Floats:
