@@ -57,6 +57,7 @@ def duel_losses(
     agents: Ints,
     outcome: Ints,
     prior: Ints,
+    ties: Ints,
     loss: Floats,
 ) -> None:
     """Write the negative log likelihood of each record; shapes as in `Duels.losses`."""
@@ -66,8 +67,8 @@ def duel_losses(
         model, place = row[i] // hidden.shape[1], row[i] % hidden.shape[1]
         h, weights, log_prior = hidden[model, place], head[model], log_weight[prior[i]]
         utilities(h, weights, base[model], agents[0, i], agents[1, i], log_prior, u)
-        leaning = dot(h, weights[K * V + K]) if tie.shape[1] else np.float32(0.0)
-        loss[i] = -mixture(u, log_prior, tie[model], lean[model], leaning, outcome[i], said, share)
+        leaning, log_tie = dot(h, weights[K * V + K]), tie[model, ties[0] : ties[1]]
+        loss[i] = -mixture(u, log_prior, log_tie, lean[model], leaning, outcome[i], said, share)
 
 
 @compiled
@@ -124,6 +125,7 @@ def duel_gradients(
     agents: Ints,
     outcome: Ints,
     prior: Ints,
+    ties: Ints,
     scale: Floats,
     by_hidden: Floats,
     by_head: Floats,
@@ -135,14 +137,14 @@ def duel_gradients(
     """Add the gradient of sum over records of scale times negative log likelihood; shapes as in `Duels.gradients`."""
     K, V = base.shape[1:]
     said, share, u = np.empty(V, np.float32), np.empty((V, 4), np.float32), np.empty((2, V), np.float32)
-    half, tied = np.float32(0.5), tie.shape[1] > 0
+    half, tied = np.float32(0.5), ties[1] > ties[0]
     for i in range(row.shape[0]):
         model, place = row[i] // hidden.shape[1], row[i] % hidden.shape[1]
         h, weights, log_prior = hidden[model, place], head[model], log_weight[prior[i]]
         back, pulled = by_hidden[model, place], by_head[model]
         utilities(h, weights, base[model], agents[0, i], agents[1, i], log_prior, u)
-        leaning = dot(h, weights[K * V + K]) if tied else np.float32(0.0)
-        mixture(u, log_prior, tie[model], lean[model], leaning, outcome[i], said, share)
+        leaning, log_tie = dot(h, weights[K * V + K]), tie[model, ties[0] : ties[1]]
+        mixture(u, log_prior, log_tie, lean[model], leaning, outcome[i], said, share)
         shared, leant = np.zeros(2, np.float32), np.float32(0.0)
         for v in range(V):
             if said[v] > 0.0:
@@ -155,8 +157,8 @@ def duel_gradients(
                     shared[side] += pull
                     pull_both(pull, h, pulled[agent * V + v], weights[agent * V + v], back)
                 if tied:
-                    by_tie[model, 0] += amount * chance[1]
-                    by_tie[model, 1] += amount * chance[2]
+                    by_tie[model, ties[0]] += amount * chance[1]
+                    by_tie[model, ties[0] + 1] += amount * chance[2]
                     by_lean[model, v] += amount * chance[1]
                     leant += amount * chance[1]
         for side in range(2):

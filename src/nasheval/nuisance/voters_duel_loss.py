@@ -61,7 +61,7 @@ class Duels:
         total = np.zeros(models)
         for table, (row, record) in zip(self.tables, answers, strict=True):
             loss = np.empty(len(row), np.float32)
-            duel_losses(*_of(table, parts), *_asked(table, row, record, n, names), loss)
+            duel_losses(*parts, *_asked(table, row, record, n, names), loss)
             total += np.bincount(row // n, loss * table.weight[record].astype(np.float64), models)
         return total
 
@@ -77,7 +77,7 @@ class Duels:
         for table, (row, record) in zip(self.tables, answers, strict=True):
             amount = (table.weight[record] * scale[row // n]).astype(np.float32)
             asked = _asked(table, row, record, n, names)
-            duel_gradients(*_of(table, parts), *asked, amount, *_of(table, gradient))
+            duel_gradients(*parts, *asked, amount, *gradient)
         return gradient
 
     def _zeros(self, parts: Parts) -> Parts:
@@ -95,14 +95,14 @@ def _is_duel(table: Table) -> bool:
     return ranked or question.kind == Kind.DUEL
 
 
-def _of(table: Table, parts: Parts) -> Parts:
-    """Return the parts with the tie weights of a table alone."""
-    first = table.question.tie
-    return parts._replace(tie=parts.tie[:, first : first + table.question.n_tie])
+def _asked(table: Table, row: Ints, record: Ints, n: int, names: int) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+    """Return row, agents, outcome and place among the log weights of some records, and which tie weights are theirs.
 
-
-def _asked(table: Table, row: Ints, record: Ints, n: int, names: int) -> tuple[Ints, Ints, Ints, Ints]:
-    """Return row, agents, outcome and place among the log weights of some records."""
-    outcome = table.outcome[record] if table.question.kind == Kind.DUEL else np.zeros(len(record), np.int64)
+    All in one layout, so that one form is compiled.
+    """
+    question, agents = table.question, table.agents.take(record, axis=1)
+    outcome = table.outcome[record] if question.kind == Kind.DUEL else np.zeros(len(record))
     prior = row // n if names == 1 else row // n * names + table.name[record]
-    return row, table.agents[:, record].astype(np.int64), outcome.astype(np.int64), prior
+    ties = np.array([question.tie, question.tie + question.n_tie])
+    row, agents, outcome, prior = (np.ascontiguousarray(each, np.int64) for each in (row, agents, outcome, prior))
+    return row, agents, outcome, prior, ties
