@@ -300,10 +300,14 @@ class _Trainer:
         import torch
 
         grads = [p.grad for p in self.free.values() if p.grad is not None]
-        length = sum(torch.linalg.vector_norm(g, dim=tuple(range(1, g.dim()))).square() for g in grads).sqrt()
+        if self.device.type == "cpu":  # where NumPy takes less time to start
+            squares = (np.einsum(f"{'mij'[: g.dim()]},{'mij'[: g.dim()]}->m", g.numpy(), g.numpy()) for g in grads)
+            length = torch.from_numpy(np.sqrt(sum(squares)))
+            if float(length.max()) <= largest:
+                return
+        else:
+            length = sum(g.flatten(1).square().sum(1) for g in grads).sqrt()
         factor = (largest / (length + 1e-12)).clamp(max=1.0)
-        if self.device.type == "cpu" and not (factor < 1.0).any():
-            return
         for g in grads:
             g.mul_(factor.view(-1, *[1] * (g.dim() - 1)))
 
