@@ -58,6 +58,8 @@ class Adam:
         import torch
 
         at = [i for i, p in enumerate(self.parameters) if p.grad is not None]
+        if not at:
+            return
         first, second, steps = ([values[i] for i in at] for values in self.state)
         params, (one, two) = [self.parameters[i] for i in at], self.betas
         how: dict[str, Any] = {"amsgrad": False, "weight_decay": 0.0, "eps": 1e-8, "maximize": False}

@@ -7,6 +7,7 @@ rounding.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -48,7 +49,7 @@ class Duels:
         """Return the tables; None where some are not duels."""
         return Duels(tables) if all(map(_is_duel, tables)) else None
 
-    def losses(self, parts: Parts, answers: list[tuple[Ints, Ints]], names: int) -> Floats:
+    def losses(self, parts: Parts, answers: Sequence[tuple[Ints, Ints]], names: int) -> Floats:
         """Return (models,) sums of weighted negative log likelihoods.
 
         Args:
@@ -65,7 +66,7 @@ class Duels:
             total += np.bincount(row // n, loss * table.weight[record].astype(np.float64), models)
         return total
 
-    def gradients(self, parts: Parts, answers: list[tuple[Ints, Ints]], names: int, scale: Floats) -> Parts:
+    def gradients(self, parts: Parts, answers: Sequence[tuple[Ints, Ints]], names: int, scale: Floats) -> Parts:
         """Return the gradient of the sum over models of scale, (models,), times their losses.
 
         It is there until the next call.

@@ -24,11 +24,11 @@ def warm() -> None:
     ones = np.ones((1, 1, 2, 1), np.float32)
     voters = Electorate.of(np.ones((1, 1, 2, 1, 2), np.float32), ones[:, :, 0], ones, ones[0])
     voters.duels(Pairs(np.arange(1), np.zeros(1, np.int64), np.ones(1, np.int64)), ones, ones)
-    one, two, answer = np.ones(1), np.array([[0], [1]]), [(np.zeros(1, np.int64), np.zeros(1, np.int64))]
-    table = Table(Question(2, 0, Kind.DUEL, 0, 2), two, two, two, (), np.zeros(1, np.int64), one, one, one, one)
+    zero, two = np.zeros(1, np.int64), np.array([[0], [1]])
+    table = Table(Question(2, 0, Kind.DUEL, 0, 2), two, two, two, (), zero, np.ones(1), zero, zero, zero)
     parts = Parts(*(np.ones(shape, np.float32) for shape in ((1, 1, 1), (1, 5, 1), (1, 2, 1), (1, 1), (1, 2), (1, 1))))
-    Duels([table]).losses(parts, answer, 1)
-    Duels([table]).gradients(parts, answer, 1, one)
+    Duels([table]).losses(parts, [(zero, zero)], 1)
+    Duels([table]).gradients(parts, [(zero, zero)], 1, np.ones(1))
 
 
 if __name__ == "__main__":
