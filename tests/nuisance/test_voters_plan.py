@@ -117,7 +117,7 @@ def test_a_small_log_trains_all_members_once(monkeypatch):
     monkeypatch.setattr(voters_plan, "train", counted)
     log = ne.SyntheticWorld(seed=70).feedback("pairwise", voters=3, n=60)
     models, _ = fitted(log)
-    assert [len(tasks) for tasks in trained] == [5 * 4, 3 * 4, 4 * 4, 5 * 2]  # two members of each fold, then all five
+    assert [len(tasks) for tasks in trained] == [5 * 4, 2 * 4, 4 * 4, 5 * 2]  # two members of each fold, then all five
     assert [task.group for task in trained[0]] == np.repeat(np.arange(10), 2).tolist()  # by rung and fold
     assert [task.group for task in trained[-1]] == [0] * 5 + [1] * 5
     assert [task.recipe.voters for task in trained[-1]] == np.repeat(models.n_voters, 5).tolist()

@@ -31,6 +31,11 @@ def inlined(function: _Function) -> _Function:
     return _compiled(function, inline="always")
 
 
+def reordered(function: _Function) -> _Function:
+    """Compile a function whose sums may be taken in any order, so that several terms are added at a time."""
+    return _compiled(function, fastmath={"reassoc", "contract"})
+
+
 def _compiled(function: _Function, **options: Any) -> _Function:
     options |= {"nogil": True, "error_model": "numpy"}
     try:

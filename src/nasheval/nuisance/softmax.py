@@ -13,10 +13,10 @@ more often at some contexts.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from scipy.special import softmax
@@ -29,11 +29,13 @@ from nasheval.nuisance.learners import (
     Features,
     held_out,
     menu_members,
+    picked,
     records_of,
     require_draws,
     run_all,
     sampled,
 )
+from nasheval.nuisance.softmax_counts import Counts, Menus, Slopes, distinct, pair_sums
 from nasheval.nuisance.strata import Marginal, StrataModels, menu_shares
 
 _BINS, _KNOT_BINS = (16,), (8,)  # of features, and of which the knots of curves are taken
@@ -45,19 +47,12 @@ _FIRST_CELLS = 1 << 22  # rows x menus that `AgentSoftmax` is first fitted on; m
 _LAST_CELLS = 1 << 25  # and on which that fit is then improved
 _FEWEST = 2000  # records that are kept all the same
 _CHUNK_CELLS = 1 << 19
+_ROWS = 1 << 13  # contexts predicted at a time
 _ITERATIONS, _MORE_ITERATIONS = 20, 8
 _RANK = 3  # pair terms, where there are any
 _Form = Callable[[Features], Floats]  # from contexts to the features of a softmax
 _Strata = Callable[[Ints], Ints]  # from rows of contexts to those of the base's table
 _Loss = Callable[[Floats], tuple[float, Floats]]  # and its gradient
-
-
-class Slopes(NamedTuple):
-    """What is learned: theta (q, K), w (q, R) and v (K, R), float32."""
-
-    theta: Floats
-    w: Floats
-    v: Floats
 
 
 @dataclass(frozen=True)
@@ -79,7 +74,7 @@ class AgentSoftmax:
     def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> AgentSoftmaxModels:
         """Fit one model on each training set; see `Learner.fit`."""
         columns = cuts(log, X, _BINS, categories=False)
-        members = menu_members(log)
+        menus = Menus(menu_members(log))
 
         def draws(fold: int, cells: int) -> _Draws:
             rng = np.random.default_rng([effort.seed, fold])
@@ -91,27 +86,27 @@ class AgentSoftmax:
             if penalty is None:
                 return zero
             first = draws(fold, _FIRST_CELLS)
-            counts = first.counts(members, offset)
+            counts = first.counts(menus, offset)
             slopes = _minimised(counts, penalty, zero)
             if with_pairs:
                 slopes = _minimised(counts, penalty, _with_pairs(counts, slopes))
             last = draws(fold, _LAST_CELLS)
             if len(last.menu) == len(first.menu):
                 return slopes
-            return _minimised(last.counts(members, offset), penalty, slopes, _MORE_ITERATIONS)
+            return _minimised(last.counts(menus, offset), penalty, slopes, _MORE_ITERATIONS)
 
-        penalty, with_pairs = self._chosen(draws(0, _FIRST_CELLS), members, effort)
+        penalty, with_pairs = self._chosen(draws(0, _FIRST_CELLS), menus, effort)
         slopes = run_all(fit_fold, range(len(train)), len(train), effort)
-        return AgentSoftmaxModels(self.base, columns, members, tuple(slopes), penalty)
+        return AgentSoftmaxModels(self.base, columns, menus, tuple(slopes), penalty)
 
-    def _chosen(self, draws: _Draws, members: Floats, effort: Effort) -> tuple[float | None, bool]:
+    def _chosen(self, draws: _Draws, menus: Menus, effort: Effort) -> tuple[float | None, bool]:
         """Return which penalty, and whether pair terms, do best on held-out contexts of the first training set."""
         held = held_out(draws.unit, np.random.default_rng(effort.seed))
         if held.all() or not held.any():
             return None, False
         offset = np.log(self.base.shares[0])
-        kept, test = (draws[rows].counts(members, offset) for rows in (~held, held))
-        theta = _zero(draws.phi.shape[1], members.shape[1])
+        kept, test = (draws[rows].counts(menus, offset) for rows in (~held, held))
+        theta = _zero(draws.phi.shape[1], menus.n_agents)
         choice: tuple[float | None, bool] = (None, False)
         best = test.loss(theta)[0]
         for number, penalty in enumerate(self.penalties):
@@ -132,26 +127,43 @@ class AgentSoftmaxModels:
     Args:
         base: models of the base shares.
         cuts: the columns whose bins are features.
-        members: (M, K) float32, one where an agent is in a menu.
+        menus: which agents are in which.
         slopes: of each fold.
         penalty: the ridge penalty; None: no slopes were found worth having, so that these are the base shares.
     """
 
     base: StrataModels
     cuts: tuple[Cut, ...]
-    members: Floats
+    menus: Menus
     slopes: tuple[Slopes, ...]
     penalty: float | None
 
     def predict(self, X: Features, fold: int) -> Floats:
         """Return (n, M) float32 probabilities, rows sum to one."""
         slopes, phi = self.slopes[fold], _phi(X, self.cuts)
-        logit = np.hstack([phi @ slopes.theta, phi @ slopes.w]) @ _terms(self.members, slopes.v).T
+        logit = np.hstack([phi @ slopes.theta, phi @ slopes.w]) @ self.menus.terms(slopes.v).T
         logit += np.log(self.base.shares[fold])[self.base.strata(X, fold)]
         logit -= logit.max(axis=1, keepdims=True)
         np.exp(logit, out=logit)
         logit /= logit.sum(axis=1, keepdims=True)
         return logit
+
+    def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
+        """Return (cells,) probabilities of menus columns[i] at rows[i] of X."""
+        slopes, pairs, offset = self.slopes[fold], self.menus.pairs, np.log(self.base.shares[fold])
+        if slopes.v.size or pairs is None:
+            return picked(self, X, fold, rows, columns)
+        stratum, values = self.base.strata(X, fold, rows), np.empty(len(rows))
+        order, base = np.argsort(stratum, kind="stable"), self.menus.by_pair(self.base.shares[fold])
+        for start in range(0, len(rows), _ROWS):
+            chunk = order[start : start + _ROWS]
+            score, menu = _phi(X[rows[chunk]], self.cuts) @ slopes.theta, columns[chunk]
+            sums = pair_sums(score, stratum[chunk], base)
+            if sums is None:
+                return picked(self, X, fold, rows, columns)
+            logit = offset[stratum[chunk], menu] - sums.log_total
+            values[chunk] = np.exp(sum((score[np.arange(len(chunk)), side[menu]] for side in pairs), logit))
+        return values
 
 
 # -- data -------------------------------------------------------------------------------------------------------------
@@ -177,19 +189,16 @@ class _Draws:
     def __getitem__(self, rows: Bools | slice) -> _Draws:
         return _Draws(self.phi[rows], self.stratum[rows], self.menu[rows], self.weight[rows], self.unit[rows])
 
-    def counts(self, members: Floats, offset: Floats) -> _Counts:
+    def counts(self, menus: Menus, offset: Floats) -> Counts:
         """Return them as counts: one row for all records with the same phi and stratum."""
-        rows = np.ascontiguousarray(np.column_stack([self.phi, self.stratum.astype(np.float32)]))
-        _, first, place = np.unique(
-            rows.view(np.dtype((np.void, rows.dtype.itemsize * rows.shape[1]))).ravel(),
-            return_index=True,
-            return_inverse=True,
-        )
-        key, at = np.unique(place.astype(np.int64) * len(members) + self.menu, return_inverse=True)
+        first, place = distinct(np.column_stack([self.phi, self.stratum.astype(np.float32)]))
+        order = np.argsort(self.stratum[first], kind="stable")
+        first, place = first[order], np.argsort(order)[place]
+        key, at = np.unique(place * len(menus) + self.menu, return_inverse=True)
         weight = np.bincount(at, self.weight).astype(np.float32)
         total = np.bincount(place, self.weight).astype(np.float32)
-        row, menu = key // len(members), key % len(members)
-        return _Counts(self.phi[first], self.stratum[first], total, row, menu, weight, offset, members)
+        row, menu = np.divmod(key, len(menus))
+        return Counts(self.phi[first], self.stratum[first], total, row, menu, weight, offset, menus)
 
 
 def _draws(
@@ -202,82 +211,6 @@ def _draws(
     return _Draws(form(X[context]), strata(context), menu, weight, log.units[context])
 
 
-# -- the loss ---------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class _Counts:
-    """How often each menu was drawn at each of U rows.
-
-    Of the rows (U, q) phi, (U,) strata, which are rows of `offset`, (strata, M) log shares of the base, and weight in
-    all; of the cells that were drawn at all, by row, (C,) row, menu and weight; and (M, K) the members of the menus.
-    """
-
-    phi: Floats
-    stratum: Ints
-    total: Floats
-    row: Ints
-    menu: Ints
-    weight: Floats
-    offset: Floats
-    members: Floats
-
-    def loss(self, slopes: Slopes) -> tuple[float, Slopes]:
-        """Return the weighted log loss summed over draws and its gradient."""
-        terms, n_agents = _terms(self.members, slopes.v), self.members.shape[1]
-        score = np.hstack([self.phi @ slopes.theta, self.phi @ slopes.w])
-        back, pull = np.zeros_like(score), np.zeros((len(terms), slopes.v.shape[1]), np.float32)
-        total = 0.0
-        for rows, cells in self._chunks():
-            loss, residual = self._residual(score[rows], terms, rows, cells)
-            total += loss
-            back[rows] = residual @ terms
-            pull += residual.T @ score[rows, n_agents:]
-        slope = self.phi.T @ back
-        together = self.members @ slopes.v
-        gradient_v = self.members.T @ (together * pull) - slopes.v * (self.members.T @ pull)
-        return total, Slopes(slope[:, :n_agents], slope[:, n_agents:], gradient_v)
-
-    def _residual(self, score: Floats, terms: Floats, rows: slice, cells: slice) -> tuple[float, Floats]:
-        """Return the loss of some rows and (rows, M) expected less drawn, by weight."""
-        logit = score @ terms.T
-        logit += self.offset[self.stratum[rows]]
-        at, menu, weight = self.row[cells] - rows.start, self.menu[cells], self.weight[cells]
-        drawn = logit[at, menu]
-        top = logit.max(axis=1, keepdims=True)
-        logit -= top
-        np.exp(logit, out=logit)
-        size = logit.sum(axis=1, keepdims=True)
-        total = self.total[rows, None]
-        loss = float((total * (np.log(size) + top)).sum(dtype=np.float64) - weight @ drawn.astype(np.float64))
-        logit *= total / size
-        logit[at, menu] -= weight
-        return loss, logit
-
-    def _chunks(self) -> Iterator[tuple[slice, slice]]:
-        step = max(1, _CHUNK_CELLS // len(self.members))
-        for start in range(0, len(self.phi), step):
-            stop = min(start + step, len(self.phi))
-            yield slice(start, stop), slice(*np.searchsorted(self.row, [start, stop]))
-
-    def pair_residuals(self, slopes: Slopes) -> tuple[Floats, Floats]:
-        """Return (q, M) draws less expectation of each menu, summed with weights phi, and their variances."""
-        terms = _terms(self.members, slopes.v)
-        score = np.hstack([self.phi @ slopes.theta, self.phi @ slopes.w])
-        surplus, variance = np.zeros((2, self.phi.shape[1], len(terms)), np.float32)
-        for rows, cells in self._chunks():
-            residual = self._residual(score[rows], terms, rows, cells)[1]
-            surplus -= self.phi[rows].T @ residual
-            residual[self.row[cells] - rows.start, self.menu[cells]] += self.weight[cells]
-            variance += (self.phi[rows] ** 2).T @ residual
-        return surplus, variance
-
-
-def _terms(members: Floats, v: Floats) -> Floats:
-    """Return (M, K + R): which agents are in a menu, and of each pair term sum over j < k in m of v_j v_k."""
-    return np.hstack([members, ((members @ v) ** 2 - members @ v**2) / 2])
-
-
 # -- fitting ----------------------------------------------------------------------------------------------------------
 
 
@@ -287,7 +220,7 @@ def _zero(width: int, n_agents: int) -> Slopes:
     )
 
 
-def _minimised(counts: _Counts, penalty: float, start: Slopes, iterations: int = _ITERATIONS) -> Slopes:
+def _minimised(counts: Counts, penalty: float, start: Slopes, iterations: int = _ITERATIONS) -> Slopes:
     """Return the slopes that minimise log loss + penalty / 2 |slopes|^2, from a start."""
 
     def loss(flat: Floats) -> tuple[float, Floats]:
@@ -320,15 +253,14 @@ def _shaped(flat: Floats, like: Slopes) -> Slopes:
     return Slopes(*(array.reshape(one.shape) for array, one in zip(arrays, like, strict=True)))
 
 
-def _with_pairs(counts: _Counts, slopes: Slopes) -> Slopes:
+def _with_pairs(counts: Counts, slopes: Slopes) -> Slopes:
     """Add pair terms that point where pairs of agents meet more or less often than theta says.
 
     For each feature the surplus of every pair, in standard errors, is a symmetric matrix; the leading eigenvectors over
     all features are v, and w starts at their feature. From zero no gradient would move them.
     """
-    surplus, variance = counts.pair_residuals(slopes)
-    n_agents = counts.members.shape[1]
-    sums = [_by_pair(each, counts.members) for each in (surplus, variance)]
+    n_agents = counts.menus.n_agents
+    sums = [counts.menus.by_pair(each).astype(np.float64) for each in counts.menu_residuals(slopes)]
     z = sums[0] / np.sqrt(sums[1] + max(float(sums[1].mean()), 1e-6))
     values, vectors = np.linalg.eigh(z)
     order = np.argsort(-np.abs(values).ravel(), kind="stable")[:_RANK]
@@ -339,13 +271,6 @@ def _with_pairs(counts: _Counts, slopes: Slopes) -> Slopes:
         v[:, r] = 0.5 * vector / np.abs(vector).max()
         w[f, r] = np.sign(values[f, p])
     return slopes._replace(w=w, v=v)
-
-
-def _by_pair(values: Floats, members: Floats) -> Floats:
-    """Return (q, K, K) sums of the menus' values, (q, M), over the menus that hold each pair; zero diagonals."""
-    sums = np.stack([(members * row[:, None]).T @ members for row in values]).astype(np.float64)
-    sums[:, np.arange(members.shape[1]), np.arange(members.shape[1])] = 0.0
-    return sums
 
 
 # -- slopes per menu ---------------------------------------------------------------------------------------------------

@@ -228,22 +228,23 @@ class _Search:
         now = _Step.overall(self)
         for _ in range(_MOST_COLUMNS if len(self.menu) else 0):
             taken = {(candidates[c].column, candidates[c].size) for c, _ in chosen}
-            tried = [
-                (*now.best_prior(self, codes[c], cut.size), c)
-                for c, cut in enumerate(candidates)
-                if (cut.column, cut.size) not in taken and now.table[0].size * cut.size <= _MOST_CELLS
-            ]
-            if not tried:
+            lowest, near, best_column = np.inf, _PRIORS[len(_PRIORS) // 2], -1
+            for c, cut in enumerate(candidates):
+                if (cut.column, cut.size) not in taken and now.table[0].size * cut.size <= _MOST_CELLS:
+                    loss, near = now.best_prior(self, codes[c], cut.size, near)
+                    if loss < lowest:
+                        lowest, best_column = loss, c
+            if best_column < 0:
                 break
-            _, prior, c = min(tried, key=lambda one: one[0])
-            code, size = codes[c], candidates[c].size
+            code, size = codes[best_column], candidates[best_column].size
+            prior = now.best_prior(self, code, size)[1]
             spikes = _SPIKES if now.table.size * size <= _SPIKE_CELLS else ()
             hows = [Shrinkage(prior), *(Shrinkage(None, q, a) for q, a in spikes)]
-            best = min((now.next(self, code, size, how) for how in hows), key=lambda step: self.loss(step.share))
-            if not self.falls(now.share, best.share):
+            step = min((now.next(self, code, size, how) for how in hows), key=lambda step: self.loss(step.share))
+            if not self.falls(now.share, step.share):
                 break
-            now = best
-            chosen.append((c, best.how))
+            now = step
+            chosen.append((best_column, step.how))
         return tuple(chosen)
 
     def loss(self, share: Floats) -> float:
@@ -289,12 +290,28 @@ class _Step:
         table = count / count.sum(axis=2, keepdims=True)
         return _Step(table, table[search.inner, 0, search.menu], stratum, Shrinkage(0.0))
 
-    def best_prior(self, search: _Search, code: Ints, size: int) -> tuple[float, float]:
-        """Return the lowest loss with one more column and even shrinkage, and its prior."""
+    def best_prior(self, search: _Search, code: Ints, size: int, near: float | None = None) -> tuple[float, float]:
+        """Return the lowest loss with one more column and even shrinkage, and its prior.
+
+        Args:
+            near: a prior from which on to walk as long as the loss falls; None: try them all.
+        """
         stratum, n_strata = self.stratum * size + code, self.table.shape[1] * size
-        count = search.outside(stratum * search.n_menus + search.menu, n_strata * search.n_menus)
-        total = search.outside(stratum, n_strata)
-        return min((search.loss((count + prior * self.share) / (total + prior)), prior) for prior in _PRIORS)
+        count = search.outside(stratum * search.n_menus + search.menu, n_strata * search.n_menus).astype(np.float32)
+        total = search.outside(stratum, n_strata).astype(np.float32)
+        share = self.share.astype(np.float32)
+
+        def loss(place: int) -> tuple[float, float]:
+            prior = np.float32(_PRIORS[place])
+            return search.loss((count + prior * share) / (total + prior)), _PRIORS[place]
+
+        if near is None:
+            return min(loss(place) for place in range(len(_PRIORS)))
+        place, best = _PRIORS.index(near), loss(_PRIORS.index(near))
+        for step in (1, -1):
+            while 0 <= place + step < len(_PRIORS) and (after := loss(place + step)) < best:
+                place, best = place + step, after
+        return best
 
     def next(self, search: _Search, code: Ints, size: int, how: Shrinkage) -> _Step:
         """Return the step that adds a column."""

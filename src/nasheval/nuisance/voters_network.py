@@ -103,6 +103,11 @@ def _layers(p: Mapping[str, Any], shape: Shape) -> list[Layer]:
     return [(p[f"hidden_{i}"], p[f"bias_{i}"], "silu" if i else "sin") for i in range(len(shape.hidden))]
 
 
+def hidden(p: dict[str, Tensor], x: Tensor, shape: Shape) -> Tensor:
+    """Return (models, n, width) what the head is multiplied by, at contexts x, (models, n, inputs)."""
+    return last_hidden(x, _layers(p, shape)) * _GAIN
+
+
 def forward(p: dict[str, Tensor], x: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
     """Return utilities (models, n, K, V), log weights (models, 1, V) and lean to ties (models, n, 1).
 
@@ -111,7 +116,7 @@ def forward(p: dict[str, Tensor], x: Tensor, shape: Shape) -> tuple[Tensor, Tens
     """
     import torch
 
-    out = torch.bmm(last_hidden(x, _layers(p, shape)), p["head"] * _GAIN)
+    out = torch.bmm(hidden(p, x, shape), p["head"])
     K, V = shape.agents, shape.voters
     own, shared, lean = out[..., : K * V], out[..., K * V : K * V + K], out[..., K * V + K :]
     u = own.view(*own.shape[:2], K, V) + (shared.unsqueeze(-1) + (p["taste"] + p["pooled"].unsqueeze(-1)).unsqueeze(1))

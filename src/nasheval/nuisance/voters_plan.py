@@ -29,7 +29,7 @@ from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import Effort, torch_threads
 from nasheval.nuisance.voters_network import Shape, slopes_of
 from nasheval.nuisance.voters_records import names_of, pooled_utilities, tables_of, tie_start
-from nasheval.nuisance.voters_train import Data, Recipe, Schedule, Task, Trained, train
+from nasheval.nuisance.voters_train import Data, Recipe, Schedule, Task, Trained, joined, train
 
 DECAYS = (0.05, 0.3, 1.0, 3.0, 10.0)
 VOTERS = (1, 2, 4, 8)
@@ -127,14 +127,16 @@ class Workshop:
         if voters is None:
             climbs += [self._voters, self._names] if self.named is not None else [self._voters]
         chosen = chosen if self.few else chosen[:1]
-        result = None
+        result: tuple[Shape, Trained] | None = None
         for climb in climbs:
             slopes = self._slopes(*result) if result else np.zeros((len(chosen), 0))
             ladders = [climb(recipe, mine) for recipe, mine in zip(chosen, slopes, strict=True)]
-            shape, trained = self._train(ladders, trial=True, share=_TRIAL_SHARE)
+            known = climb == self._relevance  # whose first rung was trained on the ladder before
+            shape, trained = self._train([ladder[known:] for ladder in ladders], trial=True, share=_TRIAL_SHARE)
+            trained = joined([result[1], trained]) if known and result else trained
             best = self._best(trained, ladders)
             chosen = [ladder[rung][0] for ladder, rung in zip(ladders, best, strict=True)]
-            result = shape, _rows(trained.parameters, best, self.tried)
+            result = shape, trained[_rows(best, self.tried)]
         chosen = chosen if self.few else chosen * self.folds
         if weight_decay is None:
             shares = [min(1.0, _TRIAL_FIT / max(len(fit), 1)) for fit, _ in self.splits[:: self.members]]
@@ -161,12 +163,12 @@ class Workshop:
         names = len(self.named.shares) if self.named else 1
         return [(recipe, 0.0), (replace(recipe, named=True, voters=max(2 * recipe.voters, names)), self.proof)]
 
-    def _slopes(self, shape: Shape, parameters: dict[str, Floats]) -> Floats:
+    def _slopes(self, shape: Shape, trained: Trained) -> Floats:
         """Return (folds tried, inputs) how strongly margins change with each input, members together."""
-        folds = len(parameters["pooled"]) // self.tried
+        folds = len(trained.loss) // self.tried
         seen = [self.splits[row][0] for row in self._rows(folds, self.tried)]
         with torch_threads(self.schedule.threads):
-            slopes = slopes_of(parameters, self.data.x, seen, shape)
+            slopes = slopes_of(trained.parameters, self.data.x, seen, shape)
         return np.sqrt((slopes.reshape(folds, self.tried, slopes.shape[1]) ** 2).mean(axis=1))
 
     def _best(self, trained: Trained, ladders: list[list[Rung]]) -> Ints:
@@ -222,7 +224,6 @@ def _by_name(log: Feedback, data: Data) -> Data | None:
     return replace(data, tables=tables_of(log, data.questions, name), shares=share / share.sum())
 
 
-def _rows(parameters: dict[str, Floats], best: Ints, members: int) -> dict[str, Floats]:
-    """Return the parameters of each fold's best rung."""
-    rows = np.concatenate([(rung * len(best) + fold) * members + np.arange(members) for fold, rung in enumerate(best)])
-    return {name: values[rows] for name, values in parameters.items()}
+def _rows(best: Ints, members: int) -> Ints:
+    """Return which of the trained models are those of each fold's best rung."""
+    return np.concatenate([(rung * len(best) + fold) * members + np.arange(members) for fold, rung in enumerate(best)])

@@ -11,8 +11,9 @@ import numpy as np
 from nasheval.arrays import Array, Bools, Floats, Ints, runs
 from nasheval.nuisance.learners import Advance, Effort, run_all, torch_threads
 from nasheval.nuisance.training import Adam, Tensor, one_cycle, spread_of, to_device
+from nasheval.nuisance.voters_duel_loss import Duels, Parts
 from nasheval.nuisance.voters_likelihood import log_likelihood
-from nasheval.nuisance.voters_network import DECAYED, FIXED, Shape, forward, initial, pooled_only
+from nasheval.nuisance.voters_network import DECAYED, FIXED, Shape, forward, hidden, initial, pooled_only
 from nasheval.nuisance.voters_records import Kind, Question, Table
 
 _PROOF = 3.0  # log likelihood by which a group must beat the pooled model on held-out records to leave it
@@ -94,6 +95,10 @@ class Trained:
     pooled_loss: Floats
     epoch: Ints
 
+    def __getitem__(self, rows: Ints) -> Trained:
+        parameters = {name: values[rows] for name, values in self.parameters.items()}
+        return Trained(parameters, self.loss[rows], self.pooled_loss[rows], self.epoch[rows])
+
 
 @dataclass(frozen=True)
 class Data:
@@ -132,16 +137,13 @@ def train(data: Data, tasks: list[Task], shape: Shape, schedule: Schedule, effor
     if len(places) == 1:
         return trained(0)
     told = replace(effort, advance=lambda share: None) if effort.workers is None else effort  # workers tell nothing
-    return _joined(run_all(trained, range(len(places)), len(places), told), places)
+    return joined(run_all(trained, range(len(places)), len(places), told))[np.argsort(np.concatenate(places))]
 
 
-def _joined(parts: list[Trained], places: Sequence[Ints]) -> Trained:
-    """Return what was trained apart, in the order of the tasks."""
-    order = np.argsort(np.concatenate(places))
-    parameters = {
-        name: np.concatenate([part.parameters[name] for part in parts])[order] for name in parts[0].parameters
-    }
-    rows = (np.concatenate([getattr(part, name) for part in parts])[order] for name in ("loss", "pooled_loss", "epoch"))
+def joined(parts: Sequence[Trained]) -> Trained:
+    """Return what was trained apart, one part after the other."""
+    parameters = {name: np.concatenate([part.parameters[name] for part in parts]) for name in parts[0].parameters}
+    rows = (np.concatenate([getattr(part, name) for part in parts]) for name in ("loss", "pooled_loss", "epoch"))
     return Trained(parameters, *rows)
 
 
@@ -159,7 +161,10 @@ class _Trainer:
         start = initial(shape, self.rngs, voters, spread, pooled, np.stack([t.tie for t in tasks]), len(data.shares))
         self.named, self.shares = self._column([r.named for r in recipes]), self._put(data.shares.astype(np.float32))
         self.relevance = self._put(relevance.astype(np.float32)).unsqueeze(1)
+        self.duels = Duels.of(data.tables) if schedule.device == "cpu" else None
         self.p = {name: self._put(values) for name, values in start.items()}
+        if self.duels is not None:  # each column of the head in one place
+            self.p["head"] = self._put(np.ascontiguousarray(start["head"].swapaxes(1, 2))).mT
         self.free = {name: p.requires_grad_() for name, p in self.p.items() if name not in FIXED}
         self.best = {name: self._put(values) for name, values in pooled_only(start).items()}
         self.decay = self._column([recipe.weight_decay for recipe in recipes])
@@ -208,7 +213,9 @@ class _Trainer:
             advance(1.0 / self.schedule.epochs)
         self.best["hidden_0"] *= self.relevance.mT  # so what is returned reads the inputs as they are
         kept = self._population(self.best)
-        return Trained({name: p.cpu().numpy() for name, p in kept.items()}, loss, pooled_loss, epoch)
+        return Trained(
+            {name: np.ascontiguousarray(p.cpu().numpy()) for name, p in kept.items()}, loss, pooled_loss, epoch
+        )
 
     def _by_name(self, p: dict[str, Tensor]) -> Tensor:
         """Return (models, names, V) logits of the latent voters behind each named one."""
@@ -236,13 +243,14 @@ class _Trainer:
 
         rate = _RATE * one_cycle(progress)
         self.optimiser.forget()
-        total = torch.zeros((), device=self.device)
-        for losses, model in self._answers(batch, self.p):
-            total = total + (losses * self.scale[model]).sum()
+        if self.duels is None:
+            losses = [(losses * self.scale[model]).sum() for losses, model in self._answers(batch, self.p)]
+            self._backward(losses, [None] * len(losses))
+        elif any(len(rows) for rows, _ in batch[1]):
+            self._duel_backward(batch, self.duels)
         if "named" in self.free:  # a unit normal prior, in units of the mean loss: who says little is as all are
-            total = total + (self.free["named"].square().sum((1, 2)) * self.scale).sum() / (2 * self.steps)
-        if total.requires_grad:
-            total.backward()
+            self._backward([(self.free["named"].square().sum((1, 2)) * self.scale).sum() / (2 * self.steps)], [None])
+        if any(p.grad is not None for p in self.free.values()):
             self._clip()
             self.optimiser.step(rate)
             with torch.no_grad():
@@ -250,10 +258,55 @@ class _Trainer:
                     if name.startswith(DECAYED):
                         p.mul_(1.0 - rate * self.decay)
 
+    def _backward(self, values: Sequence[Tensor], gradients: Sequence[Tensor]) -> None:
+        import torch
+
+        if values:
+            torch.autograd.backward(values, gradients)
+
+    def _duel_backward(self, batch: _Batch, duels: Duels) -> None:
+        """Give the parameters the gradients of a batch of duels."""
+        import torch
+
+        tensors = self._parts(batch, self.p)
+        gradient = duels.gradients(_arrays(tensors), batch[1], len(self.shares), self.scale.numpy())
+        learned = {name: torch.from_numpy(values) for name, values in gradient._asdict().items()}
+        self.p["head"].grad = learned["head"].mT
+        self.p["tie"].grad, self.p["lean"].grad = learned["tie"], learned["lean"]
+        inner = ("hidden", "base", "log_weight")
+        self._backward([tensors[name] for name in inner], [learned[name] for name in inner])
+
+    def _parts(self, batch: _Batch, p: dict[str, Tensor]) -> dict[str, Tensor]:
+        """Return the `Parts` of the loss of duels at the contexts of a batch."""
+        import torch
+
+        log_weight = torch.log_softmax(self._by_name(p) if "named" in p else p["logit"], -1).view(-1, self.shape.voters)
+        return {
+            "hidden": hidden(p, self._inputs(batch), self.shape),
+            "head": p["head"].detach().mT.contiguous(),
+            "base": p["taste"] + p["pooled"].unsqueeze(-1),
+            "log_weight": log_weight,
+            "tie": p["tie"],
+            "lean": p["lean"],
+        }
+
+    def _inputs(self, batch: _Batch) -> Tensor:
+        """Return (models, width, inputs) the contexts of a batch."""
+        contexts = self._put(batch[0])
+        return self.x.index_select(0, contexts.view(-1)).view(*contexts.shape, -1) * self.relevance
+
     def _clip(self, largest: float = 2.0) -> None:
         """Shorten the gradient of each model on its own."""
+        import torch
+
         grads = [p.grad for p in self.free.values() if p.grad is not None]
-        length = sum(g.flatten(1).square().sum(1) for g in grads).sqrt()
+        if self.device.type == "cpu":  # where NumPy takes less time to start
+            squares = (np.einsum(f"{'mij'[: g.dim()]},{'mij'[: g.dim()]}->m", g.numpy(), g.numpy()) for g in grads)
+            length = torch.from_numpy(np.sqrt(sum(squares)))
+            if float(length.max()) <= largest:
+                return
+        else:
+            length = sum(g.flatten(1).square().sum(1) for g in grads).sqrt()
         factor = (largest / (length + 1e-12)).clamp(max=1.0)
         for g in grads:
             g.mul_(factor.view(-1, *[1] * (g.dim() - 1)))
@@ -264,10 +317,9 @@ class _Trainer:
         """Yield for each table the weighted negative log likelihood of its records and the model of each."""
         import torch
 
-        contexts = self._put(batch[0])
-        models, width = contexts.shape
-        x = self.x.index_select(0, contexts.view(-1)).view(models, width, -1)
-        u, log_weight, lean = forward(p, x * self.relevance, self.shape)
+        x = self._inputs(batch)
+        width = x.shape[1]
+        u, log_weight, lean = forward(p, x, self.shape)
         K, V = self.shape.agents, self.shape.voters
         u, lean, by_name = u.reshape(-1, V), lean.reshape(-1), "named" in p
         if by_name:
@@ -293,10 +345,18 @@ class _Trainer:
         total = np.zeros(len(self.tasks))
         with torch.no_grad():
             for batch in batches:
+                if self.duels is not None:
+                    parts = _arrays(self._parts(batch, p))
+                    total += self.duels.losses(parts, batch[1], len(self.shares) if "named" in p else 1)
+                    continue
                 for losses, model in self._answers(batch, p):
                     total += np.bincount(model.cpu().numpy(), losses.double().cpu().numpy(), len(self.tasks))
         with np.errstate(invalid="ignore"):
             return total / self.check_mass
+
+
+def _arrays(tensors: dict[str, Tensor]) -> Parts:
+    return Parts(**{name: tensor.detach().numpy() for name, tensor in tensors.items()})
 
 
 class _TableOnDevice:
@@ -334,11 +394,7 @@ _Batch = tuple[Ints, list[tuple[Ints, Ints]]]
 def _batches(contexts: list[Ints], steps: int, tables: list[Table]) -> Iterator[_Batch]:
     """Deal the contexts of every model over the same number of steps, with all their records, one step at a time."""
     width = max(1, ceil(max(map(len, contexts)) / steps))
-    for step in range(steps):
-        grid = np.full((len(contexts), width), -1, np.int64)
-        for row, mine in zip(grid, contexts, strict=True):
-            dealt = mine[_share(len(mine), step, steps)]
-            row[: len(dealt)] = dealt
+    for grid in np.stack([_dealt(mine, steps, width) for mine in contexts], axis=1):
         there: Bools = grid.ravel() >= 0
         flat: Ints = np.maximum(grid, 0).ravel()
         answers: list[tuple[Ints, Ints]] = []
@@ -349,11 +405,12 @@ def _batches(contexts: list[Ints], steps: int, tables: list[Table]) -> Iterator[
         yield flat.reshape(grid.shape), answers
 
 
-def _share(size: int, step: int, steps: int) -> slice:
-    """Return what one of several steps has of `size` things, as `np.array_split` deals them."""
-    each, more = divmod(size, steps)
-    start = step * each + min(step, more)
-    return slice(start, start + each + (step < more))
+def _dealt(contexts: Ints, steps: int, width: int) -> Ints:
+    """Return (steps, width) what each step has of some contexts, as `np.array_split` deals them; -1 beyond."""
+    each, more = divmod(len(contexts), steps)
+    grid = np.full((steps, width), -1, np.int64)
+    grid[np.arange(width) < each + (np.arange(steps)[:, None] < more)] = contexts
+    return grid
 
 
 def context_sums(tables: list[Table], name: str, n_contexts: int) -> Floats:

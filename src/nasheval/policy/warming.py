@@ -1,4 +1,4 @@
-"""`python -m nasheval.policy.warming`: compile solvers, duels of voters and walks through trees, after an installation.
+"""`python -m nasheval.policy.warming`: compile solvers, walks through trees, and how voters answer and learn, once.
 
 What is compiled is kept (`nasheval.game.compiled` says where), so that nobody waits for it later.
 """
@@ -13,7 +13,9 @@ from nasheval.game.checks import games_of
 from nasheval.game.regularizers import L2, Entropy
 from nasheval.game.single import PIVOT_UP_TO, lottery
 from nasheval.game.solver import solve
+from nasheval.nuisance.voters_duel_loss import Duels, Parts
 from nasheval.nuisance.voters_duels import Electorate, Pairs
+from nasheval.nuisance.voters_records import Kind, Question, Table
 
 
 def warm() -> None:
@@ -28,6 +30,11 @@ def warm() -> None:
     ones = np.ones((1, 1, 2, 1), np.float32)
     voters = Electorate.of(np.ones((1, 1, 2, 1, 2), np.float32), ones[:, :, 0], ones, ones[0])
     voters.duels(Pairs(np.arange(1), np.zeros(1, np.int64), np.ones(1, np.int64)), ones, ones)
+    zero, two = np.zeros(1, np.int64), np.array([[0], [1]])
+    table = Table(Question(2, 0, Kind.DUEL, 0, 2), two, two, two, (), zero, np.ones(1), zero, zero, zero)
+    parts = Parts(*(np.ones(shape, np.float32) for shape in ((1, 1, 1), (1, 5, 1), (1, 2, 1), (1, 1), (1, 2), (1, 1))))
+    Duels([table]).losses(parts, [(zero, zero)], 1)
+    Duels([table]).gradients(parts, [(zero, zero)], 1, np.ones(1))
 
 
 def _walk() -> None:
