@@ -130,8 +130,7 @@ def test_votes_of_one_mind_leave_some_doubt():
     assert raw_moments(pseudo, cluster="context").error[0] == 0
     # 98 of 100 votes for a, as Agresti and Coull would count them.
     assert group.error[0, 1] == pytest.approx(2 * np.sqrt(0.02 / 100), rel=0.02)
-    error = group.error[0, 1] * np.sqrt(1 - 96**-1.25)  # of squares about their mean
-    assert group.lower[0, 1] == pytest.approx(1 - error * t.ppf(0.975, 95), rel=1e-4)
+    assert group.lower[0, 1] == pytest.approx(1 - group.error[0, 1] * t.ppf(0.975, 95), rel=1e-3)
 
 
 def test_intervals_by_hand():
@@ -149,7 +148,7 @@ def test_intervals_by_hand():
     np.testing.assert_array_equal(low, -high.T)
     c = critical_value([moments], 0.95, group.seed)
     assert c == pytest.approx(norm.ppf((1 + np.sqrt(0.95)) / 2), abs=0.06)  # two independent pairs
-    assert group.lower[0, 1] == pytest.approx(0.5 - error * t.isf(norm.sf(c), 9))
+    assert group.lower[0, 1] == pytest.approx(0.5 - 0.1 * t.isf(norm.sf(c), 9))
     assert np.isinf(group.error[1, 2])
     assert group.notes[0] == "pairs with fewer than two effective votes here, whose interval is [-1, 1]: 1"
 
@@ -204,7 +203,7 @@ def test_few_contexts_with_many_votes_are_covered_by_clusters_of_voters():
 def test_little_is_known_from_little():
     rng = np.random.default_rng(10)
     centre, slope = linear_margins(4)
-    log, x = duel_log(rng, 20, centre, slope, one=True)
+    log, x = duel_log(rng, 25, centre, slope, one=True)
     group = group_payoff(pseudo_outcomes(duel_fit(log, x, centre, slope, one=True)))
     assert (group.upper - group.lower)[J, K_].min() > 1.0
     stable = group.equilibrium()

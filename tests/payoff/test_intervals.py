@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -10,7 +12,7 @@ from scipy.stats import binom, norm, t
 
 from nasheval.feedback.links import BRIDGED
 from nasheval.payoff.clusters import Moments
-from nasheval.payoff.intervals import limits
+from nasheval.payoff.intervals import limits, studentised_draws
 
 Z = norm.ppf(0.975)
 
@@ -29,10 +31,12 @@ def moments(mean, variance, votes, freedom, *, status=0, bias=0.0, stake=1.0):
     st.floats(1.0, 500.0),
     st.floats(0.5, 4.5),
     st.floats(0.1, 1.0),
+    st.booleans(),
 )
-def test_an_interval_holds_what_both_tests_allow(mean, variance, votes, freedom, c, stake):
-    low, high = (end[0] for end in limits(moments(mean, variance, votes, freedom, stake=stake), c))
-    critical, variance = t.isf(norm.sf(c), freedom), variance * (1 - votes**-1.25)
+def test_an_interval_holds_what_both_tests_allow(mean, variance, votes, freedom, c, stake, alone):
+    low, high = (end[0] for end in limits(moments(mean, variance, votes, freedom, stake=stake), c, alone=alone))
+    mirrored = limits(moments(-mean, variance, votes, freedom, stake=stake), c, alone=alone)
+    critical, variance = t.isf(norm.sf(c), freedom), variance * (1 - votes**-1.25 if alone else 1)
     grid = np.linspace(mean - 1.2 * critical * np.sqrt(variance), mean + 1.2 * critical * np.sqrt(variance), 4001)
     allowed = np.abs(mean - grid) <= critical * np.sqrt(variance)
     if abs(mean) < stake:
@@ -42,7 +46,6 @@ def test_an_interval_holds_what_both_tests_allow(mean, variance, votes, freedom,
     step = grid[1] - grid[0]
     assert grid[allowed].min() == pytest.approx(low, abs=1.01 * step)
     assert grid[allowed].max() == pytest.approx(high, abs=1.01 * step)
-    mirrored = limits(moments(-mean, variance / (1 - votes**-1.25), votes, freedom, stake=stake), c)
     assert (mirrored[0][0], mirrored[1][0]) == pytest.approx((-high, -low))
 
 
@@ -53,14 +56,14 @@ def test_near_the_limit_votes_have_the_interval_of_wilson_away_from_zero():
     mean = 2 * share - 1
     centre = (share + Z**2 / (2 * n)) / (1 + Z**2 / n)
     half = Z / (1 + Z**2 / n) * np.sqrt(share * (1 - share) / n + Z**2 / (4 * n**2))
-    low, high = limits(moments(mean, (1 - mean**2) / n, n, np.inf), Z)
+    low, high = limits(moments(mean, (1 - mean**2) / n, n, np.inf), Z, alone=True)
     assert high[0] == pytest.approx(2 * (centre + half) - 1, abs=1e-7)
     assert low[0] == pytest.approx(mean - Z * np.sqrt((1 - mean**2) / n), abs=1e-6)
 
 
 def test_pairs_never_compared_and_means_beyond_the_limit_have_walds_interval():
     for mean, status, error in ((0.5, BRIDGED, 0.1), (1.1, 0, 0.1 * np.sqrt(1 - 10**-1.25))):
-        low, high = limits(moments(mean, 0.01, 10, np.inf, status=status, bias=0.05), Z)
+        low, high = limits(moments(mean, 0.01, 10, np.inf, status=status, bias=0.05), Z, alone=True)
         assert (low[0], high[0]) == pytest.approx((mean - error * Z - 0.05, mean + error * Z + 0.05))
 
 
@@ -77,7 +80,7 @@ def exact_coverage(n, truth, learned):
     squares, fourth = (wins * (1 - mu) ** p + (n - wins) * (1 + mu) ** p for p in (2, 4))
     spread = np.maximum(fourth - squares**2 / n, 1e-12)
     found = moments(mean, squares / n**2, np.full(n + 1, n), np.minimum(2 * squares**2 / spread, 4 * (n - 1))).floored()
-    low, high = limits(found, Z)
+    low, high = limits(found, Z, alone=True)
     chance = binom.pmf(wins, n, (1 + truth) / 2)
     return chance[(low <= truth) & (truth <= high)].sum()
 
@@ -91,3 +94,13 @@ def test_coverage_of_few_and_of_nearly_unanimous_votes_is_as_said(sizes, truths,
     """Over numbers of votes and truths, as they come in a log: no single one of them, since counts are discrete."""
     covered = [exact_coverage(n, truth, learned) for n in range(*sizes, 3) for truth in np.linspace(*truths, 25)[1:-1]]
     assert 0.93 < np.mean(covered) < 0.97
+
+
+def test_draws_of_a_few_means_have_the_correlations_of_all_their_clusters():
+    rng = np.random.default_rng(3)
+    factor = rng.normal(size=(500, 3)) @ np.array([[1.0, 0.8, 0.0], [0.0, 0.6, 0.0], [0.0, 0.0, 1.0]])
+    factor /= np.sqrt((factor**2).sum(axis=0))
+    found = replace(moments([0.1] * 3, [0.01] * 3, [50] * 3, [49] * 3), factor=factor)
+    draws = np.concatenate(list(studentised_draws(found, 40_000, rng)))
+    assert draws.shape == (40_000, 3)
+    np.testing.assert_allclose(np.cov(draws.T), factor.T @ factor, atol=0.03)

@@ -93,10 +93,10 @@ def test_the_case_worked_by_hand():
     assert found.overall.effective[0, 1] == pytest.approx(1.8)
     assert (found.lower[0, 1], found.upper[0, 1]) == pytest.approx((-1.0, 1.0), abs=1e-6)
     wide = score(by_hand(), lotteries, confidence=0.1)
-    # The verdicts correct by 1.6 and -1.2: 2 V^2 / Var(V) is more than the contexts less one, 2. Of the variance
-    # 1 - 1.8^-1.25 counts; above the mean the score test allows less than Wald's, with w = 1 - (1 - (mean / stake)^2)^3
-    # of (mean^2 - t^2) 5 / 9; at stake is at most what the lotteries differ by, (1 + 3/4 + 3/4) / 3.
-    reach = error * np.sqrt(1 - 1.8**-1.25) * t.ppf(0.55, 2)
+    # The verdicts correct by 1.6 and -1.2: 2 V^2 / Var(V) is more than the contexts less one, 2. Above the mean the
+    # score test allows less than Wald's, with w = 1 - (1 - (mean / stake)^2)^3 of (mean^2 - t^2) 5 / 9; at stake is at
+    # most what the lotteries differ by, (1 + 3/4 + 3/4) / 3.
+    reach = error * t.ppf(0.55, 2)
     assert wide.lower[0, 1] == pytest.approx(each.mean() - reach)
     mean, up = each.mean(), wide.upper[0, 1]
     w = 1 - (1 - (mean / (5 / 6)) ** 2) ** 3

@@ -131,7 +131,7 @@ class GroupPayoff:
             bridged = self._known & ~self._seen
             if bridged.any():
                 critical[bridged] = critical_value([self.moments], level, self.seed)
-        low, high = (np.clip(end, -1, 1) for end in limits(self.moments, critical))
+        low, high = (np.clip(end, -1, 1) for end in limits(self.moments, critical, alone=not simultaneous))
         return self._matrix(low, -high), self._matrix(high, -low)
 
     @cached_property
@@ -191,7 +191,7 @@ class GroupPayoff:
     def _beats(self) -> Bools:
         sign, seen, moments = np.zeros(len(self._known)), self._seen, self.moments
         least = np.sign(moments.mean) * np.maximum(np.abs(moments.mean) - moments.bias, 0.0)
-        scale = normal_scale(least[seen] / moments.error_about_mean[seen], moments.freedom[seen])
+        scale = normal_scale(least[seen] / moments.error[seen], moments.freedom[seen])
         blocks = studentised_draws(moments, draws_for(int(seen.sum())), np.random.default_rng(self.seed), only=seen)
         sign[seen] = signs(scale, np.concatenate(list(blocks)), self.confidence)
         return np.asarray(self._matrix(sign, -sign) > 0)

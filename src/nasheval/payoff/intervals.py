@@ -47,6 +47,8 @@ def studentised_draws(
         only: (means,) which of the known means; None: all.
     """
     factor = moments.factor[:, known_means(moments) if only is None else only]
+    if len(factor) >= 2 * factor.shape[1]:  # draws of a few means take as many normal numbers, not one for each row
+        factor = np.asarray(np.linalg.qr(factor, mode="r"))
     alone = ~factor.any(axis=0)  # moves with no other mean, and has an error by its floor alone
     step = max(1, CELLS // max(1, *factor.shape))
     for start in range(0, draws, step):
@@ -77,13 +79,13 @@ def critical_value(family: Sequence[Moments], confidence: float, seed: int, *, o
     return float(np.quantile(largest, confidence))
 
 
-def limits(moments: Moments, c: Floats | float) -> tuple[Floats, Floats]:
+def limits(moments: Moments, c: Floats | float, *, alone: bool = False) -> tuple[Floats, Floats]:
     """Return (means,) the lower and the upper end of each interval; infinite where the votes cannot tell.
 
     Every interval of the package is made here. It holds the values t that two tests both allow, and by what raised
     propensities could have moved the mean on either side of them:
 
-    * Wald's, |mean - t| <= c error, with the error as it was found (`Moments.error_about_mean`);
+    * Wald's, |mean - t| <= c error, with the error as it was found;
     * near the limit the score test too, |mean - t| <= c error(t), with the error as it would be were t true:
       error(t)^2 = error^2 + w (mean^2 - t^2) / votes. With w = 1 that is Wilson's interval (1927) for votes of +-1,
       error^2 at the mean being no less than such votes have: of two upsets in seventy votes, a mean farther out has a
@@ -92,16 +94,19 @@ def limits(moments: Moments, c: Floats | float) -> tuple[Floats, Floats]:
 
     Args:
         c: critical value of the normal law, a number or (means,); Student's t stands in for it where clusters are few.
+        alone: whether each interval speaks for itself, and takes `Moments.error_about_mean`. Where all hold together,
+            what is rarest decides, and there is nothing to shorten.
     """
     known, mean = known_means(moments), moments.mean
+    error = moments.error_about_mean if alone else moments.error
     critical = np.full(len(mean), np.inf)
     critical[known] = student(np.broadcast_to(c, mean.shape)[known], moments.freedom[known])
-    half = np.where(known, moments.error_about_mean, 1.0) * critical
+    half = np.where(known, error, 1.0) * critical
     low, high = mean - half, mean + half
     inside = np.asarray(known & (moments.status == SEEN) & (np.abs(mean) < moments.stake))
     votes, at = np.maximum(moments.effective, 1)[inside], mean[inside]
     stake = np.broadcast_to(moments.stake, mean.shape)[inside]
-    variance = np.maximum(moments.error_about_mean[inside] ** 2, (stake**2 - at**2) / votes)
+    variance = np.maximum(error[inside] ** 2, (stake**2 - at**2) / votes)
     square = critical[inside] ** 2
     share = (1 - (1 - (at / stake) ** 2) ** 3) * square / votes
     root = np.sqrt((share * at) ** 2 + (1 + share) * square * variance)

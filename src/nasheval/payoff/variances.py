@@ -8,7 +8,7 @@ the size of columns times columns.
 
 The factor, (H, C) with H of a few thousand at most, has one row per cluster, or, of more clusters, random sums of them
 with random signs: normal numbers times it are the Gaussian multiplier bootstrap, up to an error of 1 / sqrt(H) in the
-correlations, and each column of it is scaled to its exact variance. Of few columns its triangular factor does as well.
+correlations, and each column of it is scaled to its exact variance.
 """
 
 from __future__ import annotations
@@ -53,8 +53,6 @@ def spread_of(votes: Votes, by: Cluster, rows: int) -> Spread:
     known = variance > _ROUNDING * size
     length = np.sqrt(np.einsum("ij,ij->j", factor, factor))
     factor *= np.where(known & (length > 0), 1 / np.where(length > 0, length, 1), 0)
-    if len(factor) >= 2 * len(mean):  # draws of a few means take as many normal numbers, not one for every cluster
-        factor = np.asarray(np.linalg.qr(factor, mode="r"))
     return Spread(mean, np.where(known, variance, 0.0), factor)
 
 
