@@ -1,0 +1,163 @@
+"""Odd and hostile input to the estimator: a clear error before any work, or the obvious meaning."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.exceptions import NotFittedError as SklearnNotFitted
+from sklearn.tree import DecisionTreeRegressor
+
+import nasheval as ne
+from nasheval.errors import InputError, NashEvalError
+from nasheval.game.costs import SoftBudget
+from nasheval.game.regularizers import L2, Entropy
+from nasheval.payoff import stage1
+from nasheval.payoff.aggregators import Mean
+from nasheval.policy.exact import ExactPolicy
+
+COSTS = {"a": 1.0, "b": 2.0, "c": 3.0}
+QUICK = {
+    "outcome": DecisionTreeRegressor(max_depth=2, min_samples_leaf=10), "second_stage": "none",
+    "propensity": "marginal", "folds": 2, "n_jobs": 1, "verbose": False,
+}  # fmt: skip
+
+
+def duels(n=90, **options):
+    rng = np.random.default_rng(0)
+    contexts = pd.DataFrame({"language": rng.choice(["de", "en"], n), "length": rng.normal(size=n)})
+    contexts.loc[::9, "language"] = None
+    pairs = [("a", "b"), ("b", "c"), ("c", "a")]
+    said = [ne.partition.duel(*pairs[i % 3], pairs[i % 3][int(rng.random() < 0.3)]) for i in range(n)]
+    return ne.Feedback.from_partitions(contexts, said, **options)
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return ne.NashEval(**QUICK, costs=COSTS).fit(duels())
+
+
+# -- what can be known before a fit is checked before it ---------------------------------------------------------------
+
+
+def _no_work(*arguments, **options):
+    raise AssertionError("the contexts were encoded before the settings were checked")
+
+
+@pytest.mark.parametrize(
+    ("settings", "said"),
+    [
+        ({"policy": "x"}, "policy is 'x'"),
+        ({"policy": ExactPolicy}, "policy is <class"),
+        ({"costs": {"a": 1}}, "costs has none for 'b'"),
+        ({"costs": {**COSTS, "c": np.nan}}, "costs says nan for 'c'"),
+        ({"costs": {**COSTS, "c": None}}, "costs says nan for 'c'"),
+        ({"costs": "abc"}, "not a number: 'abc'"),
+        ({"costs": COSTS, "cost_weight": "x"}, "'x' was given"),
+        ({"costs": COSTS, "cost_weight": None}, "None was given"),
+        ({"costs": COSTS, "budget": 0.5}, "the cheapest agent costs 1"),
+        ({"costs": COSTS, "budget": np.inf}, "budget is inf; accepted is a finite number, a SoftBudget, or None"),
+        ({"costs": COSTS, "budget": np.nan}, "budget is nan"),
+        ({"costs": COSTS, "budget": "x"}, "budget is 'x'"),
+        ({"costs": COSTS, "budget": True}, "budget is True"),
+        ({"budget": 2.0}, "need costs"),
+        ({"regularizer": 3}, "regularizer is 3; accepted are L2"),
+        ({"regularizer": L2}, "regularizer is <class"),
+        ({"regularizer": Entropy(0.1, [0.5, 0.5])}, r"reference of Entropy has shape \(2,\); with 3 agents"),
+        ({"aggregator": "x"}, "aggregator is 'x'"),
+        ({"aggregator": Mean}, "aggregator is <class"),
+        ({"folds": "2"}, "folds='2': accepted are 2 to 90"),
+        ({"folds": 2.5}, "folds=2.5"),
+        ({"folds": True}, "folds=True"),
+        ({"folds": 91}, "folds=91"),
+        ({"tune": "x"}, "tune is 'x'; accepted are False, 'fast' and 'paper'"),
+        ({"tune": True}, "tune is True"),
+        ({"policy": "learned", "tune": "x"}, "tune is 'x'"),
+        ({"random_state": -1}, "random_state is -1"),
+        ({"random_state": 2**31}, "random_state is 2147483648"),
+        ({"random_state": "1"}, "random_state is '1'"),
+        ({"n_jobs": 0}, "n_jobs is 0"),
+        ({"n_jobs": "2"}, "n_jobs is '2'"),
+        ({"second_stage": "x"}, "second_stage is 'x'"),
+        ({"second_stage": "corrected", "strength": "x"}, "strength is 'x'"),
+        ({"second_stage": "corrected", "strength": 2}, "strength is 2"),
+        ({"strength": 0.5}, "only second_stage='corrected' has one"),
+        ({"boosting": "x"}, "boosting is 'x'"),
+        ({"outcome": "x"}, "outcome is 'x'"),
+        ({"propensity": "x"}, "propensity is 'x'"),
+        ({"unseen": "x"}, "unseen is 'x'"),
+        ({"availability": "x"}, "availability='x' is no context column"),
+        ({"device": "x"}, "device is 'x'"),
+        ({"engine": "x"}, "engine is 'x'"),
+    ],
+)
+def test_settings_are_checked_before_the_work(monkeypatch, settings, said):
+    monkeypatch.setattr(stage1.ContextEncoder, "fit", _no_work)
+    with pytest.raises(InputError, match=said):
+        ne.NashEval(**{**QUICK, **settings}).fit(duels())
+
+
+def test_one_context_is_too_few():
+    with pytest.raises(InputError, match="Contexts of this log: 1; cross-fitting needs at least 2"):
+        ne.NashEval(**QUICK).fit(duels()[:1])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda: L2("a"),
+        lambda: L2(None),
+        lambda: L2([1, 2]),
+        lambda: L2(True),
+        lambda: Entropy("a"),
+        lambda: Entropy(0.1, "abc"),
+        lambda: Entropy(0.1, [[0.5, 0.5], [1.0]]),
+        lambda: SoftBudget("a", 1, 1, 1),
+        lambda: SoftBudget(1, 1, 1, None),
+        lambda: ne.solve(np.zeros((3, 3)), costs=[1, 2, 3], budget=np.inf),
+        lambda: ne.solve(np.zeros((3, 3)), costs=[1, 2, 3], budget="x"),
+        lambda: ne.solve(np.zeros((3, 3)), costs=[1, 2, 3], cost_weight="x"),
+    ],
+)
+def test_terms_of_a_game_that_are_no_numbers(make):
+    with pytest.raises(InputError):
+        make()
+
+
+# -- asking ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda model: model.predict_proba([{"language": "de", "length": 0.0}]),
+        lambda model: model.predict([{"language": "de", "length": 0.0}]),
+        lambda model: model.leaderboard(),
+        lambda model: model.payoff([{"language": "de", "length": 0.0}]),
+        lambda model: model.explain({"language": "de", "length": 0.0}),
+        lambda model: model.router(),
+        lambda model: model.save("nowhere"),
+    ],
+)
+def test_an_unfitted_model_raises_our_error_and_scikit_learns(ask):
+    with pytest.raises(SklearnNotFitted, match="call fit with a log first") as caught:
+        ask(ne.NashEval())
+    assert isinstance(caught.value, NashEvalError)
+
+
+def test_groups_that_are_none(fitted):
+    with pytest.raises(InputError, match="group asks for 'cat', no context column: language, length"):
+        fitted.payoff_interval({"cat": 3})
+    with pytest.raises(InputError, match="'language' = 3; that column holds large_string"):
+        fitted.payoff_interval({"language": 3})
+
+
+def test_a_group_of_missing_values(fitted):
+    missing = fitted.payoff_interval({"language": None})
+    assert missing.inside.tolist() == [i % 9 == 0 for i in range(90)]
+
+
+@pytest.mark.parametrize("changed", [{"budget": np.inf}, {"budget": "x"}, {"cost_weight": "x"}])
+def test_terms_that_are_changed_are_checked_too(fitted, changed):
+    with pytest.raises(InputError, match=f"{next(iter(changed))} is"):
+        fitted.predict_proba([{"language": "de", "length": 0.0}], **changed)
