@@ -170,9 +170,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
     def _effort(self) -> Effort:
         if not is_whole(self.random_state, 0, _LARGEST_SEED):
-            raise InputError(
-                f"random_state is {self.random_state!r}; accepted is a whole number from 0 to {_LARGEST_SEED}."
-            )
+            accepted = "a whole number of 0 or more, below 2**31"
+            raise InputError(f"random_state is {self.random_state!r}; accepted is {accepted}.")
         if not (self.n_jobs is None or (is_whole(self.n_jobs) and self.n_jobs)):
             raise InputError(f"n_jobs is {self.n_jobs!r}; accepted is a whole number other than 0, or None: all cores.")
         jobs = self.n_jobs or os.cpu_count() or 1

@@ -46,8 +46,8 @@ def composed(
     K: int,
 ) -> Regularizer:
     """Return the regulariser with the cost weight and the budget on top, checked for n games of K agents."""
-    if isinstance(regularizer, Entropy) and np.shape(regularizer.reference)[-1:] not in ((), (K,)):
-        shape = np.shape(regularizer.reference)
+    shape = np.asarray(regularizer.reference).shape if isinstance(regularizer, Entropy) else ()
+    if shape[-1:] not in ((), (K,)):
         raise InputError(f"The reference of Entropy has shape {shape}; with {K} agents it is ({K},) or (n, {K}).")
     if costs is None:
         if cost_weight or budget is not None:

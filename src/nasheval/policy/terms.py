@@ -90,11 +90,12 @@ def costs_in_order(costs: Costs, agents: tuple[str, ...]) -> Floats:
         each = np.asarray(costs, np.float64)
     except (TypeError, ValueError):
         raise InputError(f"costs holds something that is not a number: {costs!r}.") from None
+    accepted = f"accepted are {len(agents)} finite numbers, one per agent"
     if each.shape != (len(agents),):
-        raise InputError(f"costs has shape {each.shape}; accepted are {len(agents)} numbers, one per agent.")
+        raise InputError(f"costs has shape {each.shape}; {accepted}.")
     for agent, cost in zip(agents, each, strict=True):
         if not np.isfinite(cost):
-            raise InputError(f"costs says {cost} for {agent!r}; accepted is a finite number for each agent.")
+            raise InputError(f"costs says {cost} for {agent!r}; {accepted}.")
     return each
 
 
