@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+
 import numpy as np
 import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.exceptions import NotFittedError as SklearnNotFitted
 from sklearn.tree import DecisionTreeRegressor
@@ -15,6 +21,7 @@ from nasheval.game.regularizers import L2, Entropy
 from nasheval.payoff import stage1
 from nasheval.payoff.aggregators import Mean
 from nasheval.policy.exact import ExactPolicy
+from nasheval.scoring.report import gather
 
 COSTS = {"a": 1.0, "b": 2.0, "c": 3.0}
 QUICK = {
@@ -161,3 +168,64 @@ def test_a_group_of_missing_values(fitted):
 def test_terms_that_are_changed_are_checked_too(fitted, changed):
     with pytest.raises(InputError, match=f"{next(iter(changed))} is"):
         fitted.predict_proba([{"language": "de", "length": 0.0}], **changed)
+
+
+# -- odd columns and odd logs ------------------------------------------------------------------------------------------
+
+
+def with_column(values):
+    log = duels()
+    return replace(log, contexts=log.contexts.append_column("odd", values))
+
+
+ODD = {
+    "nothing but nulls": pa.nulls(90),
+    "integers above 2^53": pa.array([2**53 + 1 + i for i in range(90)]),
+    "unsigned above 2^63": pa.array([2**63 + i for i in range(90)], pa.uint64()),
+    "dates": pa.array([date(2024, 1, 1) + timedelta(i) for i in range(89)] + [None]),
+    "times": pa.array([datetime(2024, 1, 1, tzinfo=UTC) + timedelta(hours=i) for i in range(90)]),
+}
+
+
+@pytest.mark.parametrize("column", ODD.values(), ids=ODD)
+def test_odd_columns_are_fitted_saved_and_shown(column, tmp_path):
+    log = with_column(column)
+    model = ne.NashEval(**{**QUICK, "outcome": "lightgbm"}).fit(log)
+    assert model.diagnostics().warnings()
+    json.dumps(model.explain(log.contexts.slice(3, 1)).to_dict())
+    assert len(gather(model.stage1_).groups) > 1
+    model.save(tmp_path / "model")
+    loaded = ne.load(tmp_path / "model")
+    np.testing.assert_array_equal(loaded.predict_proba(log.contexts), model.predict_proba(log.contexts))
+    one = log.contexts.slice(0, 1).to_pylist()[0]
+    np.testing.assert_array_equal(loaded.router()(one), model.predict_proba(log.contexts.slice(0, 1))[0])
+
+
+def test_explanations_show_four_digits(fitted):
+    shown = str(fitted.explain({"language": "de", "length": 0.12345}))
+    assert not re.search(r"\d\.\d{8}", shown)
+    assert re.search(r"-?\d\.\d{3,4} ", shown)
+
+
+def test_names_with_half_a_character():
+    records = [{"model_a": "a\ud800", "model_b": "b", "winner": "tie"}]
+    with pytest.raises(InputError, match="column 'model_a': text that is not valid Unicode"):
+        ne.read_votes(records)
+    with pytest.raises(InputError, match="half of a character; rename it"):
+        ne.Feedback.from_partitions(np.zeros((1, 1)), [(("a\ud800",), ("b",))])
+
+
+def test_weights_that_drown_all_others():
+    with pytest.raises(InputError, match=r"weight of record 3 is 1e\+300; accepted is a number up to 1,000,000,000"):
+        duels(weight=[1.0, 1.0, 1.0, 1e300] + [1.0] * 86)
+
+
+def test_datasets_of_hugging_face_are_contexts(fitted):
+    datasets = pytest.importorskip("datasets")
+    contexts = duels().contexts.slice(0, 20)
+    dataset = datasets.Dataset.from_dict(contexts.to_pydict())
+    np.testing.assert_array_equal(fitted.predict_proba(dataset), fitted.predict_proba(contexts))
+    some = fitted.predict_proba(dataset.select([3, 1]))
+    np.testing.assert_array_equal(some, fitted.predict_proba(contexts.take([3, 1])))
+    with pytest.raises(InputError, match="dictionary of datasets with 'train'"):
+        fitted.predict_proba(datasets.DatasetDict({"train": dataset}))

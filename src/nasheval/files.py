@@ -84,6 +84,8 @@ def json_values(value: Any) -> Any:
         return [json_values(one) for one in value]
     if hasattr(value, "tolist"):  # an array, or a number of NumPy's
         return json_values(value.tolist())
+    if hasattr(value, "isoformat"):  # a date
+        return value.isoformat()
     return None if isinstance(value, float) and not isfinite(value) else value
 
 

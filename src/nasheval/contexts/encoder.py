@@ -36,8 +36,8 @@ _SAVED: Kinds = {
 class ContextEncoder:
     """What was learned from training contexts: turns any table with the same columns into a float32 matrix.
 
-    Build one with `fit` or `from_json`. See `NumericColumn`, `BooleanColumn` and `CategoricalColumn` for the features
-    that a column becomes in each form and for what happens to missing values and unseen levels.
+    Build one with `fit` or `from_json`. See `NumericColumn`, `DateColumn`, `BooleanColumn` and `CategoricalColumn` for
+    the features that a column becomes in each form and for what happens to missing values and unseen levels.
 
     Args:
         columns: the fitted columns, in the order of their features.

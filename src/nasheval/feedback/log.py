@@ -396,6 +396,9 @@ def _contexts_at(contexts: pa.Table, rows: Ints) -> pa.Table:
 def _check_numbers(records: Records, agents: Sequence[str], voters: pa.Array | None) -> None:
     if int(records.agent.max(initial=-1)) >= len(agents):
         raise InputError(f"A record names agent number {int(records.agent.max())}, but there are {len(agents)} agents.")
+    for name in agents:
+        if not name.isascii() and name.encode(errors="replace").decode() != name:
+            raise InputError(f"The agent {name!r} is not valid Unicode: it has half of a character; rename it.")
     known = 0 if voters is None else len(voters)
     if records.voter is not None and int(records.voter.max(initial=-1)) >= known:
         raise InputError(f"A record names voter number {int(records.voter.max())}, but there are {known} voters.")

@@ -10,7 +10,8 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
-from nasheval.notes import few
+from nasheval.files import json_values
+from nasheval.notes import brief, few
 from nasheval.nuisance.learners import Features
 from nasheval.payoff.bridging import STATUS_NAMES, Unseen, pair_matrix
 
@@ -88,7 +89,7 @@ class Explanation:
         votes = [{"context": v.context, "said": str(v), "weight": v.weight} for v in self.votes]
         numbers = {name: getattr(self, name).tolist() for name in arrays}
         status = [[STATUS_NAMES[code] for code in row] for row in self.status]
-        more = {"shown": self.shown, "votes": votes, "status": status, "unseen": self.unseen}
+        more = {"shown": json_values(self.shown), "votes": votes, "status": status, "unseen": self.unseen}
         return {"agents": list(self.agents), **numbers, **more}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
@@ -101,13 +102,13 @@ class Explanation:
         for a in order:
             marks = [_MARKS.get(int(code), "") for code in self.status[a]]
             row = [f"{self.payoff[a, b]:+.2f}{marks[b]}" if a != b else "" for b in order[:6]]
-            game.add_row(self.agents[a], f"{self.lottery[a]:.3f}", *row)
+            game.add_row(Text(self.agents[a]), f"{self.lottery[a]:.3f}", *row)
         near = Table("row", "distance", *self.shown, title="The nearest logged contexts")
         for i, (row, away) in enumerate(zip(self.contexts, self.distance, strict=True)):
-            near.add_row(str(row), f"{away:.2f}", *(str(values[i])[:60] for values in self.shown.values()))
+            near.add_row(str(row), f"{away:.2f}", *(Text(brief(values[i])) for values in self.shown.values()))
         votes = Table("row", "said", "share of weight", title="The votes that weigh most")
         for vote in self.votes:
-            votes.add_row(str(vote.context), str(vote), f"{vote.weight:.1%}")
+            votes.add_row(str(vote.context), Text(str(vote)), f"{vote.weight:.1%}")
         yield game
         shown = self.status[order][:, order[:6]]
         if (shown != SEEN).any():

@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike
 from nasheval.arrays import Array, Floats
 from nasheval.contexts.columns import FARTHEST, AnyColumn, BooleanColumn, CategoricalColumn
 from nasheval.contexts.encoder import ContextEncoder
-from nasheval.contexts.values import levels_of, numbers, truths
+from nasheval.contexts.values import levels_of, truths
 from nasheval.errors import ConvergenceError, InputError, MissingExtraError
 from nasheval.files import whole_file
 from nasheval.game.costs import HardBudget
@@ -71,7 +71,7 @@ def _fed(column: AnyColumn, values: Any) -> Array:
         coded = levels_of(column.name, values)
         texts = np.array([*coded.dictionary.to_pylist(), _MISSING], dtype=object)
         return np.asarray(texts[np.asarray(coded.indices.fill_null(-1))])
-    return truths(column.name, values) if isinstance(column, BooleanColumn) else numbers(column.name, values)
+    return truths(column.name, values) if isinstance(column, BooleanColumn) else column.parse(column.name, values)
 
 
 def _exportable(policy: Policy) -> LearnedEquilibria:
