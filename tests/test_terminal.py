@@ -56,11 +56,8 @@ def test_results_print_such_names_escaped():
 @pytest.fixture(scope="module")
 def votes(tmp_path_factory):
     folder = tmp_path_factory.mktemp("votes")
-    rows = [
-        {"model_a": a, "model_b": b, "winner": w}
-        for a, b in VOTES + [(b, a) for a, b in VOTES]
-        for w in ("model_a", "tie")
-    ]
+    shown = [*VOTES, *((b, a) for a, b in VOTES)]
+    rows = [{"model_a": a, "model_b": b, "winner": winner} for a, b in shown for winner in ("model_a", "tie")]
     (folder / "votes.jsonl").write_text("\n".join(map(json.dumps, rows * 2)))
     return folder
 

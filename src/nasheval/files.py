@@ -110,6 +110,8 @@ def check_folder(path: Path) -> None:
     """Raise an InputError unless there is a folder to write a file into."""
     if not path.parent.is_dir():
         raise InputError(f"There is no folder {str(path.parent)!r} to write {path.name!r} into; create it first.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InputError(f"The folder {str(path.parent)!r} may not be written to; give another place.")
 
 
 def check_file(path: Path) -> None:

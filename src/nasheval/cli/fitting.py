@@ -17,7 +17,7 @@ from nasheval.cli.leaderboard import board_of, note_lines, standings_table, winn
 from nasheval.cli.options import TableOrJson, grouped
 from nasheval.cli.printing import console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
-from nasheval.errors import Argument, NashEvalError
+from nasheval.errors import Argument, InputError, NashEvalError
 from nasheval.files import check_file
 from nasheval.notes import code_of, once
 
@@ -159,6 +159,8 @@ def fit(
     check_target(out.resolve(), overwrite)  # before the work, not after it
     if report is not None:
         check_file(report)
+        if out.resolve() in (report.resolve(), *report.resolve().parents):
+            raise InputError(f"--report {report} lies in -o {out}, which holds the model alone; give another place.")
     show = not quiet and sys.stderr.isatty()
     log = reading.log(file, quiet=quiet)
     if by:
