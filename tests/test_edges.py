@@ -12,6 +12,7 @@ import pandas as pd
 import pyarrow as pa
 import pytest
 from sklearn.exceptions import NotFittedError as SklearnNotFitted
+from sklearn.model_selection import GridSearchCV
 from sklearn.tree import DecisionTreeRegressor
 
 import nasheval as ne
@@ -229,3 +230,44 @@ def test_datasets_of_hugging_face_are_contexts(fitted):
     np.testing.assert_array_equal(some, fitted.predict_proba(contexts.take([3, 1])))
     with pytest.raises(InputError, match="dictionary of datasets with 'train'"):
         fitted.predict_proba(datasets.DatasetDict({"train": dataset}))
+
+
+# -- scikit-learn's searches -------------------------------------------------------------------------------------------
+
+
+def test_a_search_over_settings_splits_a_log():
+    log, tried = duels(), {"outcome__max_depth": [1, 2]}
+    search = GridSearchCV(ne.NashEval(**QUICK), tried, cv=3, error_score="raise").fit(log)
+    assert search.best_params_["outcome__max_depth"] in (1, 2)
+    rows = np.arange(30, 90)  # the first of three parts is held out
+    model = ne.NashEval(**QUICK).set_params(outcome__max_depth=2).fit(log[rows])
+    assert search.cv_results_["split0_test_score"][1] == model.score(log[:30])
+
+
+def test_the_score_is_minus_the_squared_error_of_verdicts(fitted, monkeypatch):
+    rng = np.random.default_rng(1)
+    weight = rng.uniform(0.5, 2, 60)
+    said = [(("c",), ("a", "b")) if i % 4 else ne.partition.winner("c", ("a", "b", "c")) for i in range(60)]
+    contexts = duels().contexts.slice(0, 60)
+    log = ne.Feedback.from_partitions(contexts, said, agents=["c", "b", "a"], weight=weight)
+    A, total, errors = fitted.payoff(contexts), 0.0, 0.0
+    for i in range(60):  # the order of a and b behind a winner was not asked; of the others it is a tie
+        told = {("c", "a"): 1.0, ("c", "b"): 1.0} | ({("a", "b"): 0.0} if i % 4 else {})
+        for (one, other), z in told.items():
+            j, k = fitted.agents_.index(one), fitted.agents_.index(other)
+            total, errors = total + weight[i], errors + weight[i] * (z - A[i, j, k]) ** 2
+    monkeypatch.setattr("nasheval.scoring.evaluate.chunk_of", lambda agents: 7)
+    np.testing.assert_allclose(fitted.score(log), -errors / total)
+    with pytest.raises(InputError, match="The model does not know 'd'"):
+        fitted.score(ne.Feedback.from_partitions(contexts, [(("a",), ("d",))] * 60))
+
+
+def test_the_leaderboard_is_what_its_docstring_says(fitted, monkeypatch):
+    assert isinstance(fitted.leaderboard(), pd.DataFrame)
+    for missing, kind in ((["pandas"], "polars"), (["pandas", "polars"], "pyarrow")):
+        monkeypatch.setattr(
+            "nasheval.scoring.leaderboard.find_spec", lambda name, gone=missing: name not in gone or None
+        )
+        table = fitted.leaderboard()
+        assert type(table).__module__.startswith(kind)
+        assert list(table["agent"])

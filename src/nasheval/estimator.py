@@ -260,11 +260,25 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         stage1, table = self._stage1, one_row(context)
         return explain(stage1, table, self.predict_proba(table)[0], **options)
 
+    def score(self, feedback: Any, y: None = None) -> float:
+        """Return minus the mean squared error of A(x) as a prediction of the verdicts of a log: higher is better.
+
+        A quick figure for scikit-learn's searches; `nasheval.evaluate` compares policies, with intervals.
+
+        Args:
+            feedback: as for `fit`, with the same agents, or some of them.
+        """
+        from nasheval.scoring.evaluate import squared_error
+
+        log = feedback if isinstance(feedback, Feedback) else read_votes(feedback)
+        return -squared_error(self._stage1, log)
+
     # -- the log as a whole -------------------------------------------------------------------------------------------
 
     def leaderboard(self, by: str | None = None, *, confidence: float = 0.95, voters: Speaks | None = None) -> Any:
         """Return a DataFrame: group, agent, lottery, lower, upper, frequency, in_support, rating, votes, ...
 
+        It is of pandas where that is installed, else of polars, else a pyarrow Table; columns as in `Standing`.
         Agents without a vote in a group are no candidates there and are left out, as are groups without a vote.
 
         Args:

@@ -239,8 +239,15 @@ class Feedback:
 
     # -- parts of it --------------------------------------------------------------------------------------------------
 
-    def __getitem__(self, which: slice | Ints | Bools | Sequence[int]) -> Feedback:
+    @property
+    def shape(self) -> tuple[int]:
+        """(n_contexts,): what scikit-learn splits, which then asks for log[rows, ...]."""
+        return (self.n_contexts,)
+
+    def __getitem__(self, which: Any) -> Feedback:
         """Return the log of some contexts: a slice, context numbers, or a boolean mask over contexts."""
+        if isinstance(which, tuple) and len(which) == 2 and which[1] is ...:
+            which = which[0]
         rows = _picked(which, self.n_contexts)
         starts, sizes = self.context_offsets[:-1][rows], np.diff(self.context_offsets)[rows]
         return replace(
