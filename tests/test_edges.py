@@ -271,3 +271,12 @@ def test_the_leaderboard_is_what_its_docstring_says(fitted, monkeypatch):
         table = fitted.leaderboard()
         assert type(table).__module__.startswith(kind)
         assert list(table["agent"])
+
+
+def test_a_report_of_more_groups_than_it_shows_says_so():
+    log = with_column(pa.array([f"g{i % 31}" for i in range(90)]))
+    report = gather(ne.NashEval(**QUICK).fit(log).stage1_, by="odd")
+    assert len(report.groups) == 31  # all contexts, and 30 of the 31 groups
+    assert any("odd has 31 groups; the 30 with most contexts are shown" in note for note in report.notes)
+    [found] = [text for text in report.findings if "By odd" in text]
+    assert "30 largest groups" in found

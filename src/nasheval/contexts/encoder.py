@@ -215,6 +215,21 @@ class ContextEncoder:
         return cls(columns, text, embedding)
 
 
+def usable_columns(table: object) -> list[str]:
+    """Return the columns that could be context: they can be encoded, have several values, and are no ids or texts."""
+    contexts = as_table(table)
+    return [name for name in contexts.column_names if _is_usable(name, contexts[name])]
+
+
+def _is_usable(name: str, column: Column) -> bool:
+    try:
+        _fit_column(name, column)
+    except ReadError:
+        return False
+    distinct, present = len(column.unique().drop_null()), len(column) - column.null_count
+    return distinct > 1 and (4 * distinct <= 3 * present or pa.types.is_floating(column.type))
+
+
 def _require(contexts: pa.Table, wanted: Iterable[str]) -> None:
     present = set(contexts.column_names)
     missing = [name for name in wanted if name not in present]

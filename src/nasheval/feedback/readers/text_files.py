@@ -53,9 +53,9 @@ def _refuse_no_text(file: Path, head: bytes, accepted: str) -> str:
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise _not_utf8(file, "this text is in UTF-16")
     text = head.decode("utf-8-sig", errors="replace")
-    if "\ufffd" in text[:-1] and not any(sign < 32 and sign not in b"\t\n\r\f" for sign in head):
-        raise _not_utf8(file, "this text is not in UTF-8; it may be in Latin-1")
     if "\0" in text or text.count("\ufffd") > max(4, len(text) // 100):
+        if all(sign >= 32 or sign in b"\t\n\r\f" for sign in head):
+            raise _not_utf8(file, "this text is not in UTF-8; it may be in Latin-1")
         raise ReadError(
             "this is a binary file, not text",
             source=str(file),

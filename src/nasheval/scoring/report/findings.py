@@ -112,7 +112,8 @@ def _by_column(
         example = f"such as {most.name}: {listed([agents[a] for a in most.winners])}"
         unsure, rest = f"not significant at {confidence:.0%}", len(other) - len(clear)
         if not clear:
-            yield f"By {column}: {_count(rest, groups, column in cut)} other winners than all contexts together, {unsure}, {example}."
+            count = _count(rest, groups, column in cut)
+            yield f"By {column}: {count} other winners than all contexts together, {unsure}, {example}."
             continue
         more = f"; {rest} more {_have(rest)} other winners, {unsure}" if rest else ""
         count = _count(len(clear), groups, column in cut)
