@@ -148,7 +148,7 @@ def test_terms_of_a_game_that_are_no_numbers(make):
     ],
 )
 def test_an_unfitted_model_raises_our_error_and_scikit_learns(ask):
-    with pytest.raises(SklearnNotFitted, match="call fit with a log first") as caught:
+    with pytest.raises(SklearnNotFitted, match="call fit first") as caught:
         ask(ne.NashEval())
     assert isinstance(caught.value, NashEvalError)
 

@@ -326,7 +326,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "policy_"):
-            raise NotFittedError("This NashEval is not fitted; call fit with a log first, or load a saved model.")
+            raise NotFittedError("This NashEval is not fitted; call fit first, with a log, or load a saved model.")
 
     def _groups(self, by: str | None, confidence: float, voters: Speaks | None = None) -> list[GroupPayoff]:
         return payoffs_by(self._stage1.pseudo, by, confidence=confidence, voters=voters, seed=self.random_state)

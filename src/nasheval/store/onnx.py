@@ -1,7 +1,8 @@
 """A learned policy with its encoder as one ONNX graph, for programs that do not run Python.
 
-Inputs are the context columns, (n,) each: numbers and truth values as doubles, NaN where missing; categories as
-strings, empty where missing. Outputs are "lottery", (n, K) doubles, and "agent", (n,) the most probable one.
+Inputs are the context columns, (n,) each: numbers, truth values and dates (days since 1970) as doubles, NaN where
+missing; categories as strings, empty where missing. Outputs are "lottery", (n, K) doubles, and "agent", (n,) the most
+probable one.
 """
 
 from __future__ import annotations
