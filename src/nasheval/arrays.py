@@ -6,6 +6,7 @@ import math
 import mmap
 import os
 import tempfile
+from numbers import Real
 from typing import Any, TypeVar
 
 import numpy as np
@@ -19,6 +20,16 @@ Bools = npt.NDArray[np.bool_]
 
 _Scalar = TypeVar("_Scalar", bound=np.generic)
 MAPPED = 1 << 29  # bytes from which on an array lies in a file
+
+
+def as_number(value: object) -> float:
+    """Return a real number as a float, and NaN, which no range holds, for anything else."""
+    return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)
+
+
+def is_whole(value: object, least: float = -math.inf, most: float = math.inf) -> bool:
+    """Tell whether something is a whole number in a range; True and False are none."""
+    return isinstance(value, int | np.integer) and not isinstance(value, bool) and bool(least <= value <= most)
 
 
 def readonly(array: npt.NDArray[_Scalar]) -> npt.NDArray[_Scalar]:

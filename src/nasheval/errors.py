@@ -2,6 +2,7 @@
 
     NashEvalError
     ├── InputError            an argument or a value that cannot be used (also a ValueError)
+    │   ├── NotFittedError    a model asked before it was fitted (also scikit-learn's; in `nasheval.estimator`)
     │   └── ReadError         a file or table that cannot be understood; carries where and why
     │       └── ModelFileError    a saved model that is damaged, edited or of a newer format
     ├── MissingExtraError     a feature whose optional dependency is not installed (also an ImportError)

@@ -11,9 +11,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from sklearn.base import BaseEstimator
-from sklearn.utils.validation import check_is_fitted
+from sklearn.exceptions import NotFittedError as SklearnNotFitted
 
-from nasheval.arrays import Bools, Floats
+from nasheval.arrays import Bools, Floats, is_whole
 from nasheval.choices import Device, Engine, Search
 from nasheval.contexts.table import as_table, count_rows
 from nasheval.engine import workers
@@ -49,6 +49,11 @@ _SHARES = {"nuisances": 0.75, "payoffs": 0.2, "policy": 0.05}
 _STAGE1 = ("outcome", "propensity", "second_stage", "strength", "boosting", "aggregator", "unseen", "folds")
 _TERMS = ("regularizer", "costs", "cost_weight", "budget")
 _UNCHANGED: Any = object()
+_LARGEST_SEED = 2**31 - 1  # of LightGBM
+
+
+class NotFittedError(InputError, SklearnNotFitted):  # type: ignore[misc]  # scikit-learn is not typed
+    """A model that was asked before it was fitted."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -152,12 +157,10 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             learner = ExactPolicy(**self._settings(_TERMS))
         elif learner == "learned":
             learner = LearnedPolicy(**self._settings(_TERMS), tune=self.tune)
-        if not isinstance(learner, PolicyLearner):
+        if isinstance(learner, type) or not isinstance(learner, PolicyLearner):
             raise InputError(f"policy is {learner!r}; accepted are 'exact', 'learned' or a policy with a fit method.")
         for owner in (self, learner) if isinstance(learner, ExactPolicy | LearnedPolicy) else (self,):
             terms = Terms(**{name: getattr(owner, name) for name in _TERMS})
-            if not hasattr(terms.regularizer, "best_response"):
-                raise InputError(f"regularizer is {terms.regularizer!r}; accepted are L2(rho) and Entropy(tau).")
             terms.omega(terms.costs_at(log.agents, log.contexts), log.n_contexts, log.n_agents)
         among_available(learner, log, self.availability)  # type: ignore[arg-type]  # for its checks of the column
         return learner
@@ -166,8 +169,11 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         return {name: getattr(self, name) for name in names}
 
     def _effort(self) -> Effort:
-        if not isinstance(self.random_state, int | np.integer) or self.random_state < 0:
-            raise InputError(f"random_state is {self.random_state!r}; accepted is a whole number of 0 or more.")
+        if not is_whole(self.random_state, 0, _LARGEST_SEED):
+            accepted = "a whole number of 0 or more, below 2**31"
+            raise InputError(f"random_state is {self.random_state!r}; accepted is {accepted}.")
+        if not (self.n_jobs is None or (is_whole(self.n_jobs) and self.n_jobs)):
+            raise InputError(f"n_jobs is {self.n_jobs!r}; accepted is a whole number other than 0, or None: all cores.")
         jobs = self.n_jobs or os.cpu_count() or 1
         return Effort(seed=self.random_state, n_jobs=jobs, device=chosen_device(self.device))
 
@@ -191,7 +197,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             agents: those that are up; the others get zero.
             cost_weight, budget: see `NashEval`.
         """
-        check_is_fitted(self, "policy_")
+        self._check_fitted()
         changed = {"cost_weight": cost_weight, "budget": budget}
         changed = {name: value for name, value in changed.items() if value is not _UNCHANGED}
         policy: Policy = self.policy_
@@ -242,7 +248,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
         Its answers are bit for bit those of `predict_proba`.
         """
-        check_is_fitted(self, "policy_")
+        self._check_fitted()
         return Router(self.policy_).ready()
 
     def payoff(self, contexts: object) -> Floats:
@@ -254,11 +260,25 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         stage1, table = self._stage1, one_row(context)
         return explain(stage1, table, self.predict_proba(table)[0], **options)
 
+    def score(self, feedback: Any, y: None = None) -> float:
+        """Return minus the mean squared error of A(x) as a prediction of the verdicts of a log: higher is better.
+
+        A quick figure for scikit-learn's searches; `nasheval.evaluate` compares policies, with intervals.
+
+        Args:
+            feedback: as for `fit`, with the same agents, or some of them.
+        """
+        from nasheval.scoring.evaluate import squared_error
+
+        log = feedback if isinstance(feedback, Feedback) else read_votes(feedback)
+        return -squared_error(self._stage1, log)
+
     # -- the log as a whole -------------------------------------------------------------------------------------------
 
     def leaderboard(self, by: str | None = None, *, confidence: float = 0.95, voters: Speaks | None = None) -> Any:
         """Return a DataFrame: group, agent, lottery, lower, upper, frequency, in_support, rating, votes, ...
 
+        It is of pandas where that is installed, else of polars, else a pyarrow Table; columns as in `Standing`.
         Agents without a vote in a group are no candidates there and are left out, as are groups without a vote.
 
         Args:
@@ -301,8 +321,12 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
     @property
     def _stage1(self) -> Stage1:
-        check_is_fitted(self, "stage1_")
+        self._check_fitted()
         return self.stage1_
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "policy_"):
+            raise NotFittedError("This NashEval is not fitted; call fit first, with a log, or load a saved model.")
 
     def _groups(self, by: str | None, confidence: float, voters: Speaks | None = None) -> list[GroupPayoff]:
         return payoffs_by(self._stage1.pseudo, by, confidence=confidence, voters=voters, seed=self.random_state)
@@ -311,6 +335,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         """Write the fitted model to a folder; see `nasheval.store.save`."""
         from nasheval.store import save
 
+        self._check_fitted()
         save(self, path, **options)
 
 
@@ -361,7 +386,9 @@ def members(log: Feedback, group: Any) -> tuple[Bools | None, str]:
             if column not in (names := log.contexts.column_names):
                 raise InputError(f"group asks for {column!r}, no context column: {', '.join(names)}.")
             try:
-                inside &= np.asarray(pc.fill_null(pc.equal(log.contexts[column], value), False))
+                here = log.contexts[column]
+                here = pc.is_null(here) if value is None else pc.fill_null(pc.equal(here, value), False)
+                inside &= np.asarray(here)
             except (pa.ArrowException, TypeError):
                 kind = log.contexts[column].type
                 raise InputError(f"group asks for {column!r} = {value!r}; that column holds {kind}.") from None

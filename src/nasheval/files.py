@@ -84,6 +84,8 @@ def json_values(value: Any) -> Any:
         return [json_values(one) for one in value]
     if hasattr(value, "tolist"):  # an array, or a number of NumPy's
         return json_values(value.tolist())
+    if hasattr(value, "isoformat"):  # a date
+        return value.isoformat()
     return None if isinstance(value, float) and not isfinite(value) else value
 
 
@@ -108,6 +110,8 @@ def check_folder(path: Path) -> None:
     """Raise an InputError unless there is a folder to write a file into."""
     if not path.parent.is_dir():
         raise InputError(f"There is no folder {str(path.parent)!r} to write {path.name!r} into; create it first.")
+    if not os.access(path.parent, os.W_OK | os.X_OK):
+        raise InputError(f"The folder {str(path.parent)!r} may not be written to; give another place.")
 
 
 def check_file(path: Path) -> None:

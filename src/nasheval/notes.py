@@ -28,6 +28,11 @@ def code_of(note: str) -> str:
     return note.code if isinstance(note, Note) else note
 
 
+def brief(value: object, width: int = 60) -> str:
+    """Return a value as a table shows it: four digits of a number, the beginning of a text on one line."""
+    return f"{value:.4g}" if isinstance(value, float) else " ".join(str(value).split())[:width]
+
+
 def few(names: Sequence[str], most: int = 5) -> str:
     """Return the first few names, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import time
+from datetime import date, datetime
 from unittest import mock
 
 import numpy as np
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from nasheval import arrays
 from nasheval.contexts import ContextEncoder, TextEncoder, columns, encoder, text
-from nasheval.errors import InputError
+from nasheval.errors import InputError, ReadError
 
 NAN = float("nan")
 TABLE = pa.table(
@@ -274,7 +275,7 @@ FITS = {
     "list column": (
         {"table": pa.table({"x": [[1], [2]]})},
         "contexts, column 'x': values of type list<item: int64>.\n"
-        "  Accepted: numbers, booleans, strings and dictionary (categorical) columns.\n"
+        "  Accepted: numbers, booleans, dates, strings and dictionary (categorical) columns.\n"
         "  To do: convert the column to one of these, or leave it out of context=.",
     ),
     "identifier": (
@@ -361,3 +362,38 @@ def test_a_bad_row_is_counted_from_the_first_of_all_blocks(monkeypatch: pytest.M
     monkeypatch.setattr(encoder, "_ROWS", 2)
     with pytest.raises(InputError, match="column 'x', rows 4, 5: 1e\\+300 is not a finite number"):
         fitted.encode(pa.table({"x": [1.0, 2.0, 3.0, 1e300, 1e300]}))
+
+
+# -- dates ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "told",
+    [
+        pa.array([date(2024, 1, 1), date(2024, 1, 3), None]),
+        pa.array([date(2024, 1, 1), date(2024, 1, 3), None], pa.date64()),
+        pa.array([datetime(2024, 1, 1), datetime(2024, 1, 3), None], pa.timestamp("ns")),
+        pa.array([datetime(2024, 1, 1), datetime(2024, 1, 3), None], pa.timestamp("s", "UTC")),
+    ],
+)
+def test_a_date_is_the_number_of_its_days(told):
+    encoder = ContextEncoder.fit(pa.table({"day": told}))
+    assert encoder.columns[0].kind == "date"
+    days = [(date(2024, 1, day) - date(1970, 1, 1)).days for day in (1, 3)]
+    as_numbers = ContextEncoder.fit(pa.table({"day": pa.array([*map(float, days), None])}))
+    for form in ("trees", "network"):
+        expected = as_numbers.encode(pa.table({"day": pa.array([*map(float, days), None])}), form=form)
+        np.testing.assert_array_equal(encoder.encode(pa.table({"day": told}), form=form), expected)
+    assert ContextEncoder.from_json(encoder.to_json()) == encoder
+
+
+def test_dates_may_come_as_text_later():
+    encoder = ContextEncoder.fit(pa.table({"day": pa.array([date(2024, 1, 1), date(2024, 1, 3)])}))
+    told = [{"day": "2024-01-02"}, {"day": "2024-01-02T12:00:00"}, {"day": None}]
+    first = encoder.encode([{"day": date(2024, 1, 2)}])[0, 0]
+    np.testing.assert_array_equal(encoder.encode(told)[:, 0], [first, first + 0.5, np.nan])
+    assert encoder.encode([{"day": "2024-01-02T06:00:00+06:00"}])[0, 0] == first
+    with pytest.raises(ReadError, match=r"row 1: 'soon' is not a date\.\n.*dates such as 2025-04-17"):
+        encoder.encode([{"day": "soon"}])
+    with pytest.raises(ReadError, match="double in place of a date"):
+        encoder.encode([{"day": 3.0}])

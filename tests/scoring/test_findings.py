@@ -50,6 +50,7 @@ def view(
 ADA_WINS = {(0, 1): (0.1, 0.3), (0, 2): (0.2, 0.4), (1, 2): (0.1, 0.3)}
 CYCLE = {(0, 1): (0.1, 0.3), (1, 2): (0.1, 0.3), (2, 0): (0.1, 0.3)}
 ALL = view("all", ADA_WINS, (0,))
+ALL_IN_ENGLISH = view("en", ADA_WINS, (0,))
 
 
 def sentence(whole: GroupView, *groups: GroupView) -> str:
@@ -96,3 +97,14 @@ def test_an_edge_between_two_who_win_in_both_tells_nothing_of_a_third() -> None:
     whole = view("all", CYCLE, (0, 1))
     group = view("de", CYCLE | {(1, 2): (-0.1, 0.2), (2, 0): (-0.1, 0.3)}, (0, 1, 2))
     assert "not significant" in sentence(whole, group)
+
+
+def test_findings_say_that_only_the_largest_groups_are_shown() -> None:
+    def said(group: GroupView) -> str:
+        found = findings(AGENTS, [ALL, ALL_IN_ENGLISH, group], [], None, 0.95, KNOWN, cut={"lang"})
+        return next(text for text in found if text.startswith("By "))
+
+    assert said(view("de", ADA_WINS, (1,))).startswith("By lang: 1 of the 2 largest groups has other winners than all")
+    assert said(ALL_IN_ENGLISH) == (
+        "By lang (its 2 largest groups): no group has other winners than all contexts together."
+    )

@@ -95,9 +95,30 @@ def test_nothing_else_is_ever_replaced(there, what, overwrite):
         assert (there / "encoder.json").exists() == (what != "a folder of others")
 
 
-def test_a_place_without_a_folder_to_be_in_is_refused(tmp_path):
-    with pytest.raises(InputError, match="create it first"):
-        write_folder(tmp_path / "no" / "model", TOLD, NEW)
+def test_folders_above_a_model_are_made(tmp_path):
+    write_folder(tmp_path / "new" / "deep" / "model", TOLD, NEW)
+    assert held(tmp_path / "new" / "deep" / "model") == NEW
+
+
+def test_a_place_below_a_file_is_refused(tmp_path):
+    (tmp_path / "file").write_text("mine")
+    with pytest.raises(InputError, match="There is no folder"):
+        write_folder(tmp_path / "file" / "model", TOLD, NEW)
+
+
+def test_a_place_that_may_not_be_written_to_is_refused(tmp_path, monkeypatch):
+    monkeypatch.setattr(folders.os, "access", lambda path, mode: False)
+    with pytest.raises(InputError, match="may not be written to; give another place"):
+        write_folder(tmp_path / "new" / "model", TOLD, NEW)
+    assert not (tmp_path / "new").exists()
+
+
+def test_what_a_save_that_was_cut_short_left_is_cleaned_up(there, tmp_path):
+    for name in (".model.0123abcd.old", ".model.x.old", ".other.0123abcd.old", "model.0123abcd.old"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "manifest.json").write_text("{}")
+    write_folder(there, TOLD, NEW, overwrite=True)
+    assert sorted(os.listdir(tmp_path)) == [".model.x.old", ".other.0123abcd.old", "model", "model.0123abcd.old"]
 
 
 @pytest.mark.parametrize("error", [OSError("disk full"), KeyboardInterrupt()], ids=["full", "Ctrl-C"])

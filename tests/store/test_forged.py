@@ -326,6 +326,44 @@ def test_a_small_file_of_many_values_is_refused(folder):
     refused(folder, "evidence.parquet", "claims")
 
 
+def _with_texts(held, texts, **options):
+    """Add a column of texts, compressed as well as can be, to a file of evidence."""
+    table, sink = pq.read_table(pa.BufferReader(held)), pa.BufferOutputStream()
+    pq.write_table(table.append_column("long", texts), sink, compression="zstd", write_statistics=False, **options)
+    assert sink.tell() < 500_000
+    return sink.getvalue().to_pybytes()
+
+
+def test_a_file_that_would_fill_the_memory_is_refused_by_its_footer(folder, monkeypatch):
+    held = (folder / "evidence.parquet").read_bytes()
+    n = pq.read_metadata(pa.BufferReader(held)).num_rows
+    texts = pa.array([f"{i}" + "a" * 2_400_000 for i in range(n)])
+    forge(folder, "evidence.parquet", _with_texts(held, texts, use_dictionary=False))
+    monkeypatch.setattr(pq.ParquetFile, "read", lambda *_: pytest.fail("it was read before its footer was looked at"))
+    refused(folder, "evidence.parquet", "it claims to hold")
+
+
+@pytest.mark.parametrize("coded", [False, True])
+def test_one_long_text_in_every_row_is_refused(folder, coded):
+    """A dictionary holds it once, and no footer tells what it would take if every row held its own."""
+    held = (folder / "evidence.parquet").read_bytes()
+    n = pq.read_metadata(pa.BufferReader(held)).num_rows
+    texts = pa.array(["a" * 3_000_000] * n)
+    texts = texts.dictionary_encode() if coded else texts
+    forge(folder, "evidence.parquet", _with_texts(held, texts, dictionary_pagesize_limit=1 << 30))
+    refused(folder, "evidence.parquet", "its texts would take")
+
+
+def test_a_network_that_overflows_is_said(folder):
+    arrays = {name: values.copy() for name, values in tensors((folder / POLICY).read_bytes()).items()}
+    for name, values in arrays.items():
+        if name != "output":
+            values[...] = np.where(values < 0, -3e38, 3e38)
+    forge(folder, POLICY, tensor_bytes(arrays))
+    with np.errstate(all="ignore"), pytest.raises(NashEvalError, match="gives no lottery at context 0"):
+        load(folder).predict_proba(X)
+
+
 FORGED_ENCODERS: dict[str, tuple[Callable[[str], str], str]] = {
     "nothing": (lambda text: "", "JSON"),
     "a list": (lambda text: "[]", ""),

@@ -146,6 +146,8 @@ MANIFEST: dict[str, tuple[Callable[[Path], None], str]] = {
     "a file as a number": (set_told("files/surface.txt", 1), "no size"),
     "a hash too short": (set_told("files/surface.txt/sha256", "ab"), "no SHA-256"),
     "another hash": (set_told("files/surface.txt/sha256", "0" * 64), "SHA-256"),
+    "a regulariser that is a number": (set_told("policy/terms/regularizer", 3), "regularizer is 3"),
+    "a setting that is a number": (set_told("parameters/regularizer", 3), "regularizer is 3"),
     "data of another shape": (set_told("data/contexts", 10**9), "1,000,000,000"),
     "data as text": (set_told("data/contexts", "many"), "'contexts'"),
     "records": (set_told("data/records", 3), "'records' differs"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import date, timedelta
 from unittest import mock
 
 import numpy as np
@@ -13,12 +14,15 @@ import pytest
 from nasheval.contexts import columns
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import ConvergenceError, InputError, MissingExtraError
+from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import L2
 from nasheval.policy.exact import ExactEquilibria
 from nasheval.policy.learned import LearnedEquilibria
 from nasheval.policy.learned_training import Network, initial
 from nasheval.policy.terms import Terms
 from nasheval.store.onnx import export_onnx, feeds
+
+from .small import LEARNED, TREES, fitted
 
 AGENTS = ("ä", "b", "c d", "e")
 
@@ -115,3 +119,12 @@ def test_without_onnx_it_says_what_to_install(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(MissingExtraError, match=r"nasheval\[onnx\]"):
         export_onnx(policy(contexts), tmp_path / "p.onnx", contexts=contexts)
+
+
+def test_dates_are_fed_as_days(tmp_path):
+    rng, n = np.random.default_rng(0), 120
+    days = pa.array([None if i % 7 == 0 else date(2024, 1, 1) + timedelta(int(rng.integers(300))) for i in range(n)])
+    said = [(("a",), ("b",)) if rng.random() < 0.6 else (("b",), ("a",)) for _ in range(n)]
+    log = Feedback.from_partitions(pa.table({"day": days}), said)
+    model = fitted(log, policy=LEARNED, outcome=TREES)
+    assert export_onnx(model.policy_, tmp_path / "policy.onnx", contexts=log.contexts) < 1e-5

@@ -10,6 +10,7 @@ from nasheval.cli.options import FORMAT, grouped
 from nasheval.cli.printing import console, escaped, print_json
 from nasheval.cli.reading import FILES, Reading
 from nasheval.errors import Argument
+from nasheval.notes import brief
 
 if TYPE_CHECKING:
     from nasheval.feedback.coverage import ReadReport
@@ -108,10 +109,9 @@ def _print_records(console: Any, log: Feedback, rows: int) -> None:
     console.print(table)
 
 
-def _context_line(log: Feedback, context: int, width: int = 60) -> str:
+def _context_line(log: Feedback, context: int) -> str:
     values = {name: log.contexts[name][context].as_py() for name in log.contexts.column_names}
-    shown = {k: f"{v:.4g}" if isinstance(v, float) else " ".join(str(v).split())[:width] for k, v in values.items()}
-    return f"#{context} " + ", ".join(f"{name}={value}" for name, value in shown.items())
+    return f"#{context} " + ", ".join(f"{name}={brief(value)}" for name, value in values.items())
 
 
 def _record_line(log: Feedback, row: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -17,9 +18,9 @@ from nasheval.cli.leaderboard import board_of, note_lines, standings_table, winn
 from nasheval.cli.options import TableOrJson, grouped
 from nasheval.cli.printing import console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
-from nasheval.errors import Argument, NashEvalError
+from nasheval.errors import Argument, InputError, NashEvalError
 from nasheval.files import check_file
-from nasheval.notes import code_of, once
+from nasheval.notes import code_of, few, once
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
 _LARGE = 50_000  # records above which one fit has to do
 _FEWEST = 2  # contexts that a comparison needs
 _TOP = 10  # agents of a leaderboard that are shown
+_NAMED = 8  # columns in a sentence
+_LOOK = 10_000  # rows that tell what a column holds
 _PANEL = "Fitting"
 _COSTS = (
     "What agents cost: a TOML or JSON file of agent = cost, or FILE:field of nested ones; agent=cost with commas; or a "
@@ -159,8 +162,12 @@ def fit(
     check_target(out.resolve(), overwrite)  # before the work, not after it
     if report is not None:
         check_file(report)
+        if out.resolve() in (report.resolve(), *report.resolve().parents):
+            raise InputError(f"--report {report} lies in -o {out}, which holds the model alone; give another place.")
     show = not quiet and sys.stderr.isatty()
     log = reading.log(file, quiet=quiet)
+    if not (reading.context or quiet) and (unused := _unused_columns(log, chosen_rows(file, reading.where))):
+        tell(f"Not used as context: {few(unused, _NAMED)}. Name those that are known before a vote with --context.")
     if by:
         by_value(log, by, log.context_offsets[1:] > log.context_offsets[:-1])  # refuses what is no context column
     model = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
@@ -187,6 +194,20 @@ def fit(
         raise
     if format == "table" and not quiet:
         console().print(f"The report: [bold]{escaped(str(report))}[/]", soft_wrap=True)
+
+
+def _unused_columns(log: Feedback, source: str | Source) -> list[str]:
+    """Return columns of a log's file that could be context and have no other use, as far as its first rows tell."""
+    from nasheval.contexts.encoder import usable_columns
+    from nasheval.feedback.readers.sources import open_source
+
+    roles = log.report.roles.values() if log.report else ()
+    used = {column for columns in roles for column in columns.split(", ")} | set(log.contexts.column_names)
+    with suppress(NashEvalError):  # what nobody uses is no reason to stop
+        opened = open_source(source)
+        for _, first in opened.pieces([name for name in opened.names if name not in used]):
+            return usable_columns(first.slice(0, _LOOK))
+    return []
 
 
 class _Division:

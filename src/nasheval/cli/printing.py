@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from nasheval.files import json_values
+from nasheval.terminal import safe_console, visible
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -21,11 +22,9 @@ _WIDE = 120  # columns where nobody says how many there are
 
 def console(*, stderr: bool = False) -> Console:
     """Return where to print for people; colours only on a terminal, and not with NO_COLOR."""
-    from rich.console import Console
-
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else _WIDE
-    return Console(stderr=stderr, width=width, highlight=False)
+    return safe_console(stderr=stderr, width=width, highlight=False)
 
 
 def tell(message: str) -> None:
@@ -42,11 +41,14 @@ def escaped(text: str) -> str:
 
 def print_json(value: Any) -> None:
     """Print plain values as JSON; what is not a finite number is null."""
-    typer.echo(json.dumps(json_values(value), indent=1, ensure_ascii=False, allow_nan=False))
+    escape = not (sys.stdout.encoding or "").lower().startswith("utf")
+    typer.echo(json.dumps(json_values(value), indent=1, ensure_ascii=escape, allow_nan=False))
 
 
 def print_csv(rows: Sequence[Mapping[str, Any]]) -> None:
     """Print rows with the same keys as CSV."""
     out = csv.writer(sys.stdout, lineterminator="\n")
     out.writerow(rows[0] if rows else [])
-    out.writerows([json_values(value) for value in row.values()] for row in rows)
+    shown = visible if sys.stdout.isatty() else str  # machines get names as they are
+    for row in rows:
+        out.writerow(shown(v) if isinstance(v, str) else v for v in map(json_values, row.values()))

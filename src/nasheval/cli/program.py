@@ -7,6 +7,7 @@ import os
 import re
 import sys
 from importlib import import_module
+from io import TextIOWrapper
 from typing import Annotated
 
 import typer
@@ -58,6 +59,9 @@ def main() -> None:
     """Run the command line; an error is one message, not a traceback, and an exit status that says what it was."""
     # Threads that wait for each other sleep: on a busy machine those that spin take three times as long.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # no encoding is a reason to stop
     debug = "--debug" in sys.argv
     if debug:
         sys.argv.remove("--debug")

@@ -89,9 +89,9 @@ def export(
     """Write a learned policy with its encoder as ONNX.
 
     For models of tabular contexts that were fitted with --policy learned; onnxruntime checks the graph against the
-    model to 0.00001 before it is written. Inputs are the context columns: numbers and truth values as doubles, NaN
-    where missing; categories as strings, empty where missing. Outputs are "lottery", (n, agents), and "agent", the
-    most probable one. Needs the extra: pip install 'nasheval\\[onnx]'.
+    model to 0.00001 before it is written. Inputs are the context columns: numbers, truth values and dates (days
+    since 1970) as doubles, NaN where missing; categories as strings, empty where missing. Outputs are "lottery",
+    (n, agents), and "agent", the most probable one. Needs the extra: pip install 'nasheval\\[onnx]'.
 
     Examples:
 

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 import nasheval.compute as pc
 from nasheval.contexts.table import Column
-from nasheval.contexts.values import LARGEST, levels_of, numbers, truths
+from nasheval.contexts.values import LARGEST, Floats, days, levels_of, numbers, truths
 from nasheval.files import Kinds, require_fields, require_names
 
 Form = Literal["trees", "network"]
@@ -75,10 +75,15 @@ class NumericColumn(_Column):
     kind: ClassVar[str] = "numeric"
     saved: ClassVar[Kinds] = {"mean": float, "scale": float}
 
+    @staticmethod
+    def parse(name: str, column: Column) -> Floats:
+        """Return the numbers, (n,) with NaN where missing."""
+        return numbers(name, column)
+
     @classmethod
     def fit(cls, name: str, column: Column) -> NumericColumn:
         """Learn mean, scale and whether values are missing from the training rows."""
-        values = numbers(name, column)
+        values = cls.parse(name, column)
         present = values[~np.isnan(values)]
         missing = present.size < values.size
         if not present.size or present.min() == present.max():
@@ -88,7 +93,7 @@ class NumericColumn(_Column):
 
     def write(self, out: Block, column: Column, form: Form) -> None:
         """Write the features of a form into `out`, (n, width) of zeros."""
-        values = numbers(self.name, column)
+        values = self.parse(self.name, column)
         if form == "trees":
             out[:, 0] = values
             return
@@ -107,6 +112,22 @@ class NumericColumn(_Column):
             return None
         standard = min(max((number - self.mean) / self.scale, -FARTHEST), FARTHEST)
         return number, (standard, 0.0) if self.missing else (standard,)
+
+
+@dataclass(frozen=True)
+class DateColumn(NumericColumn):
+    """A date, or a date with a time: days since 1970, which are then a number; arguments as for `NumericColumn`."""
+
+    kind: ClassVar[str] = "date"
+
+    @staticmethod
+    def parse(name: str, column: Column) -> Floats:
+        """Return the days, (n,) with NaN where missing."""
+        return days(name, column)
+
+    def one(self, value: object) -> One | None:
+        """Return the features of None."""
+        return super().one(None) if value is None else None
 
 
 @dataclass(frozen=True)
@@ -226,7 +247,9 @@ class CategoricalColumn(_Column):
 
 
 AnyColumn: TypeAlias = NumericColumn | BooleanColumn | CategoricalColumn
-KINDS: dict[str, type[AnyColumn]] = {kind.kind: kind for kind in (NumericColumn, BooleanColumn, CategoricalColumn)}
+KINDS: dict[str, type[AnyColumn]] = {
+    kind.kind: kind for kind in (NumericColumn, DateColumn, BooleanColumn, CategoricalColumn)
+}
 
 
 def column_from(saved: object, where: str) -> AnyColumn:

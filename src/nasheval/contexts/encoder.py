@@ -36,8 +36,8 @@ _SAVED: Kinds = {
 class ContextEncoder:
     """What was learned from training contexts: turns any table with the same columns into a float32 matrix.
 
-    Build one with `fit` or `from_json`. See `NumericColumn`, `BooleanColumn` and `CategoricalColumn` for the features
-    that a column becomes in each form and for what happens to missing values and unseen levels.
+    Build one with `fit` or `from_json`. See `NumericColumn`, `DateColumn`, `BooleanColumn` and `CategoricalColumn` for
+    the features that a column becomes in each form and for what happens to missing values and unseen levels.
 
     Args:
         columns: the fitted columns, in the order of their features.
@@ -213,6 +213,21 @@ class ContextEncoder:
         if embedding is not None:
             embedding = TextEncoder(**require_fields(embedding, "'text_encoder'", {"model": str, "dim": int}))
         return cls(columns, text, embedding)
+
+
+def usable_columns(table: object) -> list[str]:
+    """Return the columns that could be context: they can be encoded, have several values, and are no ids or texts."""
+    contexts = as_table(table)
+    return [name for name in contexts.column_names if _is_usable(name, contexts[name])]
+
+
+def _is_usable(name: str, column: Column) -> bool:
+    try:
+        _fit_column(name, column)
+    except ReadError:
+        return False
+    distinct, present = len(column.unique().drop_null()), len(column) - column.null_count
+    return distinct > 1 and (4 * distinct <= 3 * present or pa.types.is_floating(column.type))
 
 
 def _require(contexts: pa.Table, wanted: Iterable[str]) -> None:

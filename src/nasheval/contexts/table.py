@@ -21,8 +21,9 @@ def as_table(data: object, *, name: str = "contexts") -> pa.Table:
     """Turn contexts in any accepted form into a pyarrow Table with distinct column names.
 
     Args:
-        data: a pyarrow Table or RecordBatch, any eager DataFrame narwhals knows (its index is ignored), a list of
-            dict records (a key absent from a record is missing), or an (n, d) array, named x0 to x{d-1}.
+        data: a pyarrow Table or RecordBatch, any eager DataFrame narwhals knows (its index is ignored), a Hugging
+            Face dataset, a list of dict records (a key absent from a record is missing), or an (n, d) array, named x0
+            to x{d-1}.
         name: what messages call it.
     """
     table = _convert(data, name)
@@ -67,11 +68,28 @@ def _convert(data: object, name: str) -> pa.Table:
         return _without_views(pa.Table.from_batches([data]))
     if isinstance(data, np.ndarray):
         return _from_array(data, name)
+    if is_hugging_face(data):
+        return _without_views(data.with_format("arrow")[:])  # type: ignore[attr-defined]
     if isinstance(data, Mapping):
         raise InputError(f"{name}: a single mapping. Accepted: {ACCEPTED_TABLES}. Put one record in a list: [record].")
     if isinstance(data, list | tuple):
         return _from_records(data, name)
     return _from_frame(data, name)
+
+
+def is_hugging_face(data: Any) -> bool:
+    """Tell whether something is a dataset of Hugging Face's; several of them, or a stream, are an InputError."""
+    if not (hasattr(data, "with_format") and hasattr(data, "column_names")):
+        return False
+    if isinstance(data, dict):
+        splits = ", ".join(map(repr, data)) or "no splits"
+        example = f"data[{next(iter(data))!r}]" if data else "data['train']"
+        raise InputError(f"This is a dictionary of datasets with {splits}; pass one of them, such as {example}.")
+    if not hasattr(data, "__len__"):
+        raise InputError(
+            "This dataset is a stream, which has no length; load it without streaming=True, or collect it into a table."
+        )
+    return True
 
 
 def _without_views(table: pa.Table) -> pa.Table:
@@ -135,6 +153,14 @@ def _assemble(columns: list[Any], names: list[str], name: str) -> pa.Table:
 def _converted(column: str, convert: Callable[[], Column], name: str) -> Column:
     try:
         return convert()
+    except UnicodeError as error:
+        raise ReadError(
+            f"text that is not valid Unicode ({error})",
+            source=name,
+            column=column,
+            accepted="whole characters",
+            fix="remove the half of a character",
+        ) from error
     except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
         raise ReadError(
             f"values that have no common type ({error})",
@@ -153,6 +179,11 @@ def is_string(kind: pa.DataType) -> bool:
 def is_number(kind: pa.DataType) -> bool:
     """Tell whether an Arrow type is one of its numeric types."""
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+
+
+def is_date(kind: pa.DataType) -> bool:
+    """Tell whether an Arrow type is one of its dates, or of dates with a time."""
+    return bool(pa.types.is_date(kind) or pa.types.is_timestamp(kind))
 
 
 def is_list(kind: pa.DataType) -> bool:

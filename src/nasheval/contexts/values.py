@@ -9,13 +9,14 @@ import numpy.typing as npt
 import pyarrow as pa
 
 import nasheval.compute as pc
-from nasheval.contexts.table import Column, decoded, is_number, is_string
+from nasheval.contexts.table import Column, decoded, is_date, is_number, is_string
 from nasheval.errors import Argument, ReadError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
 Rows: TypeAlias = npt.NDArray[np.int64]
 
 LARGEST = float(np.finfo(np.float32).max)
+_DAY = 86_400e6  # microseconds
 
 
 def detect_kind(name: str, column: Column) -> str:
@@ -26,20 +27,22 @@ def detect_kind(name: str, column: Column) -> str:
     # A column of nothing but nulls has no type of its own; as a number it costs one constant feature.
     if is_number(kind) or pa.types.is_null(kind):
         return "numeric"
+    if is_date(kind):
+        return "date"
     if is_string(kind) or pa.types.is_dictionary(kind):
         return "categorical"
     raise ReadError(
         f"values of type {kind}",
         source="contexts",
         column=name,
-        accepted="numbers, booleans, strings and dictionary (categorical) columns",
+        accepted="numbers, booleans, dates, strings and dictionary (categorical) columns",
         fix=("convert the column to one of these, or leave it out of ", Argument("context")),
     )
 
 
 def numbers(name: str, column: Column) -> Floats:
     """Parse a column as numbers, (n,) with NaN where missing; an infinite one is an error that names its rows."""
-    values = _cast(name, column, pa.float64(), "a number")
+    values = _floats(_cast(name, column, pa.float64(), "a number"))
     # float32 is what every model gets: a number it cannot hold would turn into infinity there.
     wild = np.flatnonzero(np.abs(values) > LARGEST)
     if wild.size:
@@ -55,10 +58,22 @@ def numbers(name: str, column: Column) -> Floats:
     return values
 
 
+def days(name: str, column: Column) -> Floats:
+    """Parse dates, times, or text such as 2025-04-17 as days since 1970 (in UTC), (n,) with NaN where missing."""
+    column = decoded(column)
+    if not (is_date(column.type) or is_string(column.type) or pa.types.is_null(column.type)):
+        raise _wrong_type(name, column, "a date")
+    try:
+        stamps = column.cast(pa.timestamp("us"), safe=False)
+    except pa.ArrowInvalid:  # text may name its zone
+        stamps = _cast(name, column, pa.timestamp("us", "UTC"), "a date")
+    return _floats(stamps.cast(pa.int64())) / _DAY
+
+
 def truths(name: str, column: Column) -> Floats:
     """Parse booleans, the numbers 0 and 1, or strings that spell them as (n,) 0 and 1 with NaN where missing."""
     if not is_number(decoded(column).type):
-        return _cast(name, column, pa.bool_(), "a truth value")
+        return _floats(_cast(name, column, pa.bool_(), "a truth value"))
     values = numbers(name, column)
     wrong = np.flatnonzero(~np.isin(values, (0, 1)) & ~np.isnan(values))
     if wrong.size:
@@ -80,17 +95,20 @@ def levels_of(name: str, column: Column) -> pa.DictionaryArray:
     return encoded
 
 
-def _cast(name: str, column: Column, target: pa.DataType, noun: str) -> Floats:
+def _floats(column: Column) -> Floats:
+    return np.asarray(column.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
+
+
+def _cast(name: str, column: Column, target: pa.DataType, noun: str) -> Column:
     column = decoded(column)
     kind = column.type
     if not (is_string(kind) or is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         raise _wrong_type(name, column, noun)
     try:
-        cast = column.cast(target, safe=False)
+        return column.cast(target, safe=False)
     except pa.ArrowInvalid as error:
         rows = _unreadable(column, target)
         raise _not_a(name, column[int(rows[0])].as_py(), rows, noun) from error
-    return np.asarray(cast.cast(pa.float64()).to_numpy(zero_copy_only=False), dtype=np.float64)
 
 
 def _unreadable(column: Column, target: pa.DataType) -> Rows:
@@ -107,7 +125,9 @@ def _unreadable(column: Column, target: pa.DataType) -> Rows:
 
 
 def _not_a(name: str, value: object, rows: Rows, noun: str) -> ReadError:
-    accepted = {"a number": "numbers", "a truth value": "true and false, or 1 and 0"}[noun]
+    accepted = {
+        "a number": "numbers", "a truth value": "true and false, or 1 and 0", "a date": "dates such as 2025-04-17"
+    }[noun]  # fmt: skip
     return ReadError(
         f"{str(value)[:60]!r} is not {noun}",
         source="contexts",

@@ -16,6 +16,7 @@ from nasheval.feedback.position import ONE_ORDER, PositionBias, position_bias
 from nasheval.feedback.records import Records
 from nasheval.feedback.verdicts import PairCounts
 from nasheval.notes import Note, few
+from nasheval.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -173,13 +174,7 @@ class Coverage:
             yield Text.assemble(("!", "yellow"), " ", warning)  # an agent may be called "[bold]" or ":cat:"
 
     def __str__(self) -> str:
-        from io import StringIO
-
-        from rich.console import Console
-
-        text = StringIO()
-        Console(file=text, width=110, color_system=None).print(self)
-        return text.getvalue()
+        return plain(self)
 
 
 # -- measuring --------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pyarrow as pa
 import nasheval.compute as pc
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.table import decoded, is_number
+from nasheval.contexts.values import numbers
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.log import Feedback
@@ -81,7 +82,7 @@ def by_value(log: Feedback, column: str, used: Bools) -> Groups:
 
 def _by_quartile(log: Feedback, column: str, used: Bools) -> Groups:
     """Group contexts by the quartiles of a column of numbers over used contexts."""
-    values = np.asarray(pc.cast(context_column(log, column), "float64").to_numpy(), np.float64)
+    values = numbers(column, context_column(log, column))
     known = used & np.isfinite(values)
     if not known.any():
         return Groups(column, np.full(len(values), -1), ())
@@ -95,6 +96,8 @@ def _by_quartile(log: Feedback, column: str, used: Bools) -> Groups:
 def _n_values(log: Feedback, column: str) -> int:
     """Return how many values a context column has, a missing one included; of one with many, some that are too many."""
     values = context_column(log, column)
+    if pa.types.is_null(values.type):
+        return 1
     for rows in (_LOOK, len(values)):  # the first rows tell of most columns
         count = int(pc.count_distinct(decoded(values[:rows]), mode="all").as_py())
         if count > FEW_VALUES:

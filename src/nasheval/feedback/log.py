@@ -239,8 +239,15 @@ class Feedback:
 
     # -- parts of it --------------------------------------------------------------------------------------------------
 
-    def __getitem__(self, which: slice | Ints | Bools | Sequence[int]) -> Feedback:
+    @property
+    def shape(self) -> tuple[int]:
+        """(n_contexts,): what scikit-learn splits, which then asks for log[rows, ...]."""
+        return (self.n_contexts,)
+
+    def __getitem__(self, which: Any) -> Feedback:
         """Return the log of some contexts: a slice, context numbers, or a boolean mask over contexts."""
+        if isinstance(which, tuple) and len(which) == 2 and which[1] is ...:
+            which = which[0]
         rows = _picked(which, self.n_contexts)
         starts, sizes = self.context_offsets[:-1][rows], np.diff(self.context_offsets)[rows]
         return replace(
@@ -396,6 +403,9 @@ def _contexts_at(contexts: pa.Table, rows: Ints) -> pa.Table:
 def _check_numbers(records: Records, agents: Sequence[str], voters: pa.Array | None) -> None:
     if int(records.agent.max(initial=-1)) >= len(agents):
         raise InputError(f"A record names agent number {int(records.agent.max())}, but there are {len(agents)} agents.")
+    for name in agents:
+        if not name.isascii() and name.encode(errors="replace").decode() != name:
+            raise InputError(f"The agent {name!r} is not valid Unicode: it has half of a character; rename it.")
     known = 0 if voters is None else len(voters)
     if records.voter is not None and int(records.voter.max(initial=-1)) >= known:
         raise InputError(f"A record names voter number {int(records.voter.max())}, but there are {known} voters.")

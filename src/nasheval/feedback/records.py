@@ -13,6 +13,7 @@ from nasheval.errors import InputError
 from nasheval.feedback.partition import Zero
 
 PER_ENTRY = ("agent", "block", "shown")
+MOST_WEIGHT = 1e9  # sums and squares of larger ones lose what the others say
 
 
 @dataclass(frozen=True)
@@ -248,6 +249,7 @@ def _check_rows(raw: Records, *, propensity: Array | None, weight: Array | None)
         _refuse(~((propensity > 0) & (propensity <= 1)), propensity, "propensity", "a probability in (0, 1]")
     if weight is not None:
         _refuse(~((weight > 0) & np.isfinite(weight)), weight, "weight", "a finite number above 0")
+        _refuse(weight > MOST_WEIGHT, weight, "weight", f"a number up to {MOST_WEIGHT:,.0f}; 1 is one vote")
 
 
 def _refuse(bad: Bools, values: Array, name: str, accepted: str) -> None:

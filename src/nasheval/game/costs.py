@@ -11,7 +11,7 @@ from typing import Self, TypeAlias
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Bools, Floats, Ints, as_number
 from nasheval.errors import InputError
 from nasheval.game.regularizers import Regularizer, columns_of
 
@@ -44,8 +44,8 @@ class SoftBudget:
     width: float
 
     def __post_init__(self) -> None:
-        numbers = (self.budget, self.price, self.penalty, self.width)
-        if not np.isfinite(numbers).all() or self.price < 0 or self.penalty < 0 or self.width <= 0:
+        numbers = [as_number(value) for value in (self.budget, self.price, self.penalty, self.width)]
+        if not np.isfinite(numbers).all() or min(numbers[1:3]) < 0 or self.width <= 0:
             raise InputError(f"{self}: all four are finite, price and penalty at least 0, and width above 0.")
 
     def value(self, spend: Floats) -> Floats:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nasheval.arrays import Floats
+from nasheval.arrays import Floats, as_number
 from nasheval.errors import InputError
 from nasheval.game.costs import ConvexCost, HardBudget, LinearCost, SoftBudget, scale_of, spend_of
 from nasheval.game.regularizers import L2, Entropy, Regularizer
@@ -46,11 +46,14 @@ def composed(
     K: int,
 ) -> Regularizer:
     """Return the regulariser with the cost weight and the budget on top, checked for n games of K agents."""
+    shape = np.asarray(regularizer.reference).shape if isinstance(regularizer, Entropy) else ()
+    if shape[-1:] not in ((), (K,)):
+        raise InputError(f"The reference of Entropy has shape {shape}; with {K} agents it is ({K},) or (n, {K}).")
     if costs is None:
         if cost_weight or budget is not None:
             raise InputError("cost_weight and budget are about costs, and none were given: costs=(K,) or (n, K).")
         return regularizer
-    if not 0 <= cost_weight < np.inf:
+    if not 0 <= as_number(cost_weight) < np.inf:
         raise InputError(f"cost_weight is a finite number at least 0; {cost_weight!r} was given.")
     try:
         c = np.asarray(costs, np.float64)
@@ -66,7 +69,11 @@ def composed(
         regularizer = LinearCost(regularizer, cost_weight * scaled)
     if isinstance(budget, SoftBudget):
         return ConvexCost(regularizer, c, budget)
-    return regularizer if budget is None else HardBudget(regularizer, c, float(budget))
+    if budget is None:
+        return regularizer
+    if not np.isfinite(as_number(budget)):
+        raise InputError(f"budget is {budget!r}; accepted is a finite number, a SoftBudget, or None for no budget.")
+    return HardBudget(regularizer, c, float(budget))
 
 
 def gap_at(pi: Floats, payoff: Floats, omega: Regularizer) -> Floats:

@@ -8,7 +8,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import ArrayLike
 
-from nasheval.arrays import Floats, Ints
+from nasheval.arrays import Floats, Ints, as_number
 from nasheval.errors import InputError
 
 _STRENGTH = "The strength of a regulariser, {}, is a finite number {}; {!r} was given."
@@ -50,7 +50,7 @@ class L2:
     rho: float = 1e-3
 
     def __post_init__(self) -> None:
-        if not 0 <= self.rho < np.inf:
+        if not 0 <= as_number(self.rho) < np.inf:
             raise InputError(_STRENGTH.format("rho", "at least 0", self.rho))
 
     @property
@@ -96,9 +96,12 @@ class Entropy:
     reference: ArrayLike | None = None
 
     def __post_init__(self) -> None:
-        if not 0 < self.tau < np.inf:
+        if not 0 < as_number(self.tau) < np.inf:
             raise InputError(_STRENGTH.format("tau", "above 0", self.tau))
-        reference = np.ones(1) if self.reference is None else np.asarray(self.reference, float)
+        try:
+            reference = np.ones(1) if self.reference is None else np.asarray(self.reference, float)
+        except (TypeError, ValueError):
+            reference = np.zeros(0)
         if (
             reference.ndim not in (1, 2)
             or not (reference > 0).all()

@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array, vstack
 
-from nasheval.arrays import Bools, Floats, Ints, readonly
+from nasheval.arrays import Bools, Floats, Ints, is_whole, readonly
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.learners import CellModels, Effort, Features, FoldModels, Learner, RecordModels, run_all
@@ -27,7 +27,9 @@ def make_folds(log: Feedback, folds: int = 5, *, seed: int = 0) -> Ints:
 
     Contexts are spread at random, or whole voters where voters have several contexts (`units`).
     """
-    if not 2 <= folds <= log.n_contexts:
+    if log.n_contexts < 2:
+        raise InputError(f"Contexts of this log: {log.n_contexts}; cross-fitting needs at least 2, better hundreds.")
+    if not is_whole(folds, 2, log.n_contexts):
         raise InputError(Argument("folds", folds), f": accepted are 2 to {log.n_contexts}, the number of contexts.")
     rng = np.random.default_rng(seed)
     _, first, place = np.unique(log.units, return_index=True, return_inverse=True)

@@ -112,6 +112,12 @@ def settings_of(grid: Grid) -> list[Setting]:
     return list(ParameterGrid({name: list(values) for name, values in grid.items() if name != "num_iterations"}))
 
 
+def check_search(how: Search | None) -> None:
+    """Raise an InputError for what is no way to search."""
+    if how is not None and how not in ("fast", "paper"):
+        raise InputError(f"tune is {how!r}; accepted are False, 'fast' and 'paper'.")
+
+
 def search(problems: Sequence[Problem], grid: Grid, how: Search = "fast", effort: Effort | None = None) -> Tuned:
     """Return the setting of a grid with the lowest cross-validated loss, one setting for all problems.
 
@@ -121,8 +127,7 @@ def search(problems: Sequence[Problem], grid: Grid, how: Search = "fast", effort
     """
     from sklearn.utils.random import sample_without_replacement
 
-    if how not in ("fast", "paper"):
-        raise InputError(f"tune is {how!r}; accepted are False, 'fast' and 'paper'.")
+    check_search(how)
     if not problems:
         raise InputError("There is nothing to tune on: no menu has enough records.")
     effort, settings = effort or Effort(), settings_of(grid)

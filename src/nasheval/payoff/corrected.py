@@ -20,7 +20,6 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, bin_sums, offsets_of
 from nasheval.boosting import begin, binned, take
-from nasheval.errors import InputError
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.grouped import FEW
 from nasheval.payoff.moves import moved_pairs
@@ -138,8 +137,6 @@ def learn_correction(
         strength: s, or None to choose it on held-out folds.
         boosting: of one model per pair; the shared model has the same with four times the leaves.
     """
-    if strength is not None and not 0 <= strength <= 1:
-        raise InputError(f"strength is {strength!r}; accepted is a number from 0 to 1, or None to choose it.")
     cells = Cells.of(pseudo)
     candidates = _candidates(pseudo, cells, boosting or Boosting(**_TREES, seed=effort.seed), effort.n_jobs)
     candidate, chosen = _race(candidates, pseudo, cells, effort)

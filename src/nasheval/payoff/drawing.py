@@ -68,15 +68,3 @@ def warnings(notes: tuple[str, ...]) -> Iterator[Text]:
     from rich.text import Text
 
     return (Text.assemble(("!", "yellow"), " ", note) for note in notes)
-
-
-def plain(drawn: object) -> str:
-    """Return what would be drawn as text without colours."""
-    from io import StringIO
-
-    from rich.console import Console
-
-    console = Console(file=StringIO(), width=110, color_system=None)
-    with console.capture() as captured:
-        console.print(drawn)
-    return captured.get()

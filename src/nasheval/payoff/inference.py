@@ -23,7 +23,7 @@ from nasheval.notes import Note, few
 from nasheval.payoff.bridging import STATUS_NAMES, allowed_by_transitivity, pair_matrix
 from nasheval.payoff.clusters import Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.cycles import Cycle, as_cycles, find_cycles, signs
-from nasheval.payoff.drawing import listing, plain, warnings
+from nasheval.payoff.drawing import listing, warnings
 from nasheval.payoff.grouped import Cluster
 from nasheval.payoff.intervals import (
     checked_level,
@@ -37,6 +37,7 @@ from nasheval.payoff.intervals import (
 )
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.stability import Stability as Stability
+from nasheval.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, get_args
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Bools, Floats, Ints, as_number
 from nasheval.choices import Search
 from nasheval.choices import SecondStage as SecondStage
 from nasheval.errors import InputError
@@ -165,13 +165,7 @@ def fit_payoff(
             clone.
         tune: how to search for the trees of "shared" and "per-pair" (`tuned_boosting`); None: no search.
     """
-    if second_stage not in SECOND_STAGES:
-        raise InputError(f"second_stage is {second_stage!r}; accepted are {', '.join(map(repr, SECOND_STAGES))}.")
-    _check_learner(boosting, second_stage)
-    if strength is not None and second_stage != "corrected":
-        raise InputError(
-            f"strength is {strength!r}; only second_stage='corrected' has one, and it is {second_stage!r}."
-        )
+    check_second_stage(second_stage, strength, boosting)
     work, fit, aggregation = effort or Effort(), pseudo.fit, pseudo.aggregation
     named = fit.log.agents, second_stage, pseudo.status
     bridge = bridge_of(fit.log, fit.outcome_models) if pseudo.unseen == "model" else None
@@ -190,7 +184,14 @@ def fit_payoff(
     return PayoffModel(*named, surface=surface, bridge=bridge)
 
 
-def _check_learner(boosting: object, form: SecondStage) -> None:
+def check_second_stage(form: SecondStage, strength: float | None, boosting: object) -> None:
+    """Raise an InputError for settings that `fit_payoff` does not take."""
+    if form not in SECOND_STAGES:
+        raise InputError(f"second_stage is {form!r}; accepted are {', '.join(map(repr, SECOND_STAGES))}.")
+    if strength is not None and form != "corrected":
+        raise InputError(f"strength is {strength!r}; only second_stage='corrected' has one, and it is {form!r}.")
+    if strength is not None and not 0 <= as_number(strength) <= 1:
+        raise InputError(f"strength is {strength!r}; accepted is a number from 0 to 1, or None to choose it.")
     if boosting is None or isinstance(boosting, Boosting) or (form == "per-pair" and isinstance(boosting, Regressor)):
         return
     raise InputError(

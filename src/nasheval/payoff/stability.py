@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from nasheval.arrays import Bools, Floats
-from nasheval.payoff.drawing import listing, plain
+from nasheval.payoff.drawing import listing
+from nasheval.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

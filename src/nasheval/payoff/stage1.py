@@ -16,11 +16,12 @@ from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Advance, Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.propensity import choose_propensity
+from nasheval.nuisance.tuning import check_search
 from nasheval.payoff.aggregators import AnyAggregator, as_asked
 from nasheval.payoff.bridging import Unseen, check_unseen, pair_matrix
 from nasheval.payoff.on_card import payoffs
 from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
-from nasheval.payoff.second_stage import PayoffModel, SecondStage, fit_payoff
+from nasheval.payoff.second_stage import PayoffModel, SecondStage, check_second_stage, fit_payoff
 from nasheval.payoff.surfaces import Boosting, Regressor
 
 
@@ -101,17 +102,21 @@ def fit_stage1(
     def stage(name: str, share: float) -> Effort:
         return work.share(share) if begin is None else replace(work, advance=begin(name))
 
+    check_second_stage(second_stage, strength, boosting)
+    check_search(tune)
     check_unseen(log, unseen)
     log, aggregator = as_asked(log, aggregator)
     _check_known(log, propensity)
+    fold = make_folds(log, folds, seed=work.seed)
+    outcome, propensity = choose_outcome(outcome, tune=tune), choose_propensity(propensity, log, tune=tune)
     encoder = encoder or ContextEncoder.fit(log.contexts, text=log.text)
     X = Features.of(encoder, log.contexts, n=log.n_contexts)
     nuisances = crossfit(
         log,
         X,
-        outcome=choose_outcome(outcome, tune=tune),
-        propensity=choose_propensity(propensity, log, tune=tune),
-        fold=make_folds(log, folds, seed=work.seed),
+        outcome=outcome,
+        propensity=propensity,
+        fold=fold,
         effort=stage("nuisances", 0.8),
     )
     pseudo = pseudo_outcomes(nuisances, aggregator, unseen=unseen)

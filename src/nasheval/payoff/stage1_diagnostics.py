@@ -15,11 +15,12 @@ from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
 from nasheval.files import json_values
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.payoff.bridging import Unseen, unseen_notes
-from nasheval.payoff.drawing import listing, plain, warnings
+from nasheval.payoff.drawing import listing, warnings
 from nasheval.payoff.moves import LEVEL, GroupMoves, all_moves, critical_z
 from nasheval.payoff.second_stage import SecondStage
 from nasheval.payoff.stage1 import Stage1
 from nasheval.payoff.strengths import Strength
+from nasheval.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from nasheval.payoff.stage1 import Stage1
 
 _CONTEXTS = 70_000  # with mixtures, unless the log has more
+_ROUNDING = 1e-6  # of probabilities that sum to one
 _SEEN = 840_000  # contexts seen in all, over all epochs
 # What each search tries: hidden, rate, weight_decay, batch (Table gap-loss-ht-grid).
 _WIDTHS = ((64, 64), (128, 128), (256, 256))
@@ -169,4 +170,8 @@ class LearnedEquilibria:
         if not up.all() or not X.network.shape[1]:  # without context columns there is one game
             return self.exact.lotteries(X, omega, up)
         answers = self.network.lotteries(X.network)
+        wrong = ~(np.abs(answers.sum(axis=1) - 1) < _ROUNDING)  # also where one is NaN
+        if wrong.any():
+            where = f"at context {int(wrong.argmax())}"
+            raise InputError(f"The learned policy gives no lottery {where}: its network is damaged; fit again.")
         return affordable(answers, omega.costs, omega.limit) if isinstance(omega, HardBudget) else answers

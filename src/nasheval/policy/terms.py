@@ -40,6 +40,10 @@ class Terms:
     cost_weight: float = 0.0
     budget: float | SoftBudget | None = None
 
+    def __post_init__(self) -> None:
+        if isinstance(self.regularizer, type) or not hasattr(self.regularizer, "best_response"):
+            raise InputError(f"regularizer is {self.regularizer!r:.60}; accepted are L2(rho) and Entropy(tau).")
+
     def costs_at(self, agents: tuple[str, ...], contexts: object) -> Floats | None:
         """Return what the K agents cost: (K,), or (n, K) where cost varies by context; None without costs."""
         if self.costs is None:
@@ -86,8 +90,12 @@ def costs_in_order(costs: Costs, agents: tuple[str, ...]) -> Floats:
         each = np.asarray(costs, np.float64)
     except (TypeError, ValueError):
         raise InputError(f"costs holds something that is not a number: {costs!r}.") from None
-    if each.shape != (len(agents),) or not np.isfinite(each).all():
-        raise InputError(f"costs has shape {each.shape}; accepted are {len(agents)} finite numbers, one per agent.")
+    accepted = f"accepted are {len(agents)} finite numbers, one per agent"
+    if each.shape != (len(agents),):
+        raise InputError(f"costs has shape {each.shape}; {accepted}.")
+    for agent, cost in zip(agents, each, strict=True):
+        if not np.isfinite(cost):
+            raise InputError(f"costs says {cost} for {agent!r}; {accepted}.")
     return each
 
 

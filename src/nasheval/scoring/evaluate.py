@@ -13,13 +13,15 @@ from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import InputError
 from nasheval.feedback.groups import by_value
 from nasheval.feedback.log import Feedback
-from nasheval.nuisance.learners import Effort
+from nasheval.feedback.partition import Zero
+from nasheval.notes import few
+from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.aggregators import AnyAggregator
 from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.grouped import Cluster
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.stage1 import Stage1, fit_stage1
-from nasheval.policy.base import Policy, PolicyLearner
+from nasheval.policy.base import Policy, PolicyLearner, chunk_of
 from nasheval.policy.terms import AnyCosts
 from nasheval.progress import stages
 from nasheval.scoring.heldout import Evaluation, costs_of, score
@@ -91,6 +93,25 @@ def evaluate(
         pseudo = stage1_of(test, second_stage="none").pseudo
     how: dict[str, Any] = {"cluster": cluster, "voters": voters, "confidence": confidence, "seed": seed}
     return score(pseudo, lotteries, by=by, costs=costs, **how)
+
+
+def squared_error(stage1: Stage1, log: Feedback) -> float:
+    """Return the mean squared error of A(x) as a prediction of the verdicts of a log, by their weight."""
+    if unknown := [name for name in log.agents if name not in stage1.agents]:
+        raise InputError(f"The model does not know {unknown[0]!r}; it knows {few(stage1.agents, 8)}.")
+    verdicts, place = log.verdicts, np.array([stage1.agents.index(name) for name in log.agents])
+    told = verdicts.zero != Zero.CENSORED
+    context, weight = log.context_of[verdicts.record], log.records.weights[verdicts.record] * told
+    if not weight.any():
+        raise InputError("This log has no verdicts to compare with; give one that has.")
+    X, total, step = Features.of(stage1.encoder, log.contexts, n=log.n_contexts), 0.0, chunk_of(len(stage1.agents))
+    for start in range(0, log.n_contexts, step):
+        payoffs = stage1.payoff.predict(X[start : start + step])
+        here = slice(*np.searchsorted(context, (start, start + step)))
+        agents = place[verdicts.j[here]], place[verdicts.k[here]]
+        error = verdicts.z[here] - payoffs[context[here] - start, *agents]
+        total += float(weight[here] @ error**2)
+    return total / float(weight.sum())
 
 
 def _fitted(policy: Any, stage1: Any, effort: Effort) -> Policy:

@@ -10,9 +10,11 @@ import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, readonly
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
-from nasheval.notes import few
+from nasheval.files import json_values
+from nasheval.notes import brief, few
 from nasheval.nuisance.learners import Features
 from nasheval.payoff.bridging import STATUS_NAMES, Unseen, pair_matrix
+from nasheval.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -88,26 +90,28 @@ class Explanation:
         votes = [{"context": v.context, "said": str(v), "weight": v.weight} for v in self.votes]
         numbers = {name: getattr(self, name).tolist() for name in arrays}
         status = [[STATUS_NAMES[code] for code in row] for row in self.status]
-        more = {"shown": self.shown, "votes": votes, "status": status, "unseen": self.unseen}
+        more = {"shown": json_values(self.shown), "votes": votes, "status": status, "unseen": self.unseen}
         return {"agents": list(self.agents), **numbers, **more}
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Draw the lottery with the winners' rows of the game, the nearest contexts and the heaviest votes."""
+        from rich.markup import escape
         from rich.table import Table
         from rich.text import Text
 
         order = np.argsort(-self.lottery, kind="stable")
-        game = Table("agent", "lottery", *(f"against {self.agents[a]}" for a in order[:6]), title="The game here")
+        rivals = (f"against {escape(self.agents[a])}" for a in order[:6])
+        game = Table("agent", "lottery", *rivals, title="The game here")
         for a in order:
             marks = [_MARKS.get(int(code), "") for code in self.status[a]]
             row = [f"{self.payoff[a, b]:+.2f}{marks[b]}" if a != b else "" for b in order[:6]]
-            game.add_row(self.agents[a], f"{self.lottery[a]:.3f}", *row)
-        near = Table("row", "distance", *self.shown, title="The nearest logged contexts")
+            game.add_row(Text(self.agents[a]), f"{self.lottery[a]:.3f}", *row)
+        near = Table("row", "distance", *map(escape, self.shown), title="The nearest logged contexts")
         for i, (row, away) in enumerate(zip(self.contexts, self.distance, strict=True)):
-            near.add_row(str(row), f"{away:.2f}", *(str(values[i])[:60] for values in self.shown.values()))
+            near.add_row(str(row), f"{away:.2f}", *(Text(brief(values[i])) for values in self.shown.values()))
         votes = Table("row", "said", "share of weight", title="The votes that weigh most")
         for vote in self.votes:
-            votes.add_row(str(vote.context), str(vote), f"{vote.weight:.1%}")
+            votes.add_row(str(vote.context), Text(str(vote)), f"{vote.weight:.1%}")
         yield game
         shown = self.status[order][:, order[:6]]
         if (shown != SEEN).any():
@@ -117,8 +121,6 @@ class Explanation:
         yield from (near, votes)
 
     def __str__(self) -> str:
-        from nasheval.payoff.drawing import plain
-
         return plain(self)
 
 

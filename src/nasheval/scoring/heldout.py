@@ -22,7 +22,7 @@ from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import L2
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.payoff.clusters import Speaks
-from nasheval.payoff.drawing import listing, plain, warnings
+from nasheval.payoff.drawing import listing, warnings
 from nasheval.payoff.grouped import Cluster
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.pseudo import PseudoOutcomes
@@ -30,6 +30,7 @@ from nasheval.policy.terms import AnyCosts, Terms
 from nasheval.scoring.contests import Arena, Contest
 from nasheval.scoring.contrasts import responses
 from nasheval.scoring.metrics import expected_cost
+from nasheval.terminal import plain
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult

@@ -27,6 +27,7 @@ import pyarrow.parquet as pq
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Array, Floats, Ints, offsets_of
+from nasheval.contexts.table import is_string
 from nasheval.errors import InputError
 from nasheval.feedback import arrow
 from nasheval.feedback.log import Feedback
@@ -43,6 +44,7 @@ _KINDS = {
 }  # fmt: skip
 _OURS = (*_KINDS, _VECTOR)
 _MANY, _RATIO = 1 << 24, 1 << 10  # values beyond which a file must have a byte for so many of them
+_MOST_BYTES, _INFLATED = 1 << 28, 1 << 8  # bytes beyond which a file must have one for so many of them
 _SLACK = 1e-6  # rounding that may take a sum of probabilities above one
 
 
@@ -153,19 +155,38 @@ def evidence_of(raw: bytes, *, n_contexts: int, n_voters: int | None, dim: int, 
 
 
 def _table(raw: bytes, n_contexts: int) -> pa.Table:
-    with pq.ParquetFile(pa.BufferReader(raw), page_checksum_verification=True) as file:
+    schema = pq.read_schema(pa.BufferReader(raw))
+    texts = [name for name, kind in zip(schema.names, schema.types, strict=True) if is_string(kind)]
+    with pq.ParquetFile(pa.BufferReader(raw), read_dictionary=texts, page_checksum_verification=True) as file:
         about = file.metadata
         groups = [about.row_group(group) for group in range(about.num_row_groups)]
-        values = sum(group.column(place).num_values for group in groups for place in range(group.num_columns))
+        chunks = [group.column(place) for group in groups for place in range(group.num_columns)]
+        values, size = sum(c.num_values for c in chunks), sum(c.total_uncompressed_size for c in chunks)
         if about.num_rows != n_contexts:
             raise ValueError(f"it has {about.num_rows:,} contexts where manifest.json tells of {n_contexts:,}")
         if values > max(_MANY, _RATIO * len(raw)):
             raise ValueError(f"it claims {values:,} values in {len(raw):,} bytes")
+        if size > (most := max(_MOST_BYTES, _INFLATED * len(raw))):
+            raise ValueError(f"it claims to hold {size:,} bytes in {len(raw):,}")
+        inner = (c.path_in_schema.split(".") for c in chunks if c.physical_type == "BYTE_ARRAY")
+        if nested := [path[0] for path in inner if len(path) > 1]:
+            raise ValueError(f"the column {nested[0]!r:.60} holds lists of texts, which no log has")
         table = file.read()
     table.validate(full=True)
+    if (size := sum(_spelled_out(column) for column in table.columns if pa.types.is_dictionary(column.type))) > most:
+        raise ValueError(f"its texts would take {size:,} bytes, in a file of {len(raw):,}")
+    for name in texts:
+        place, kind = table.column_names.index(name), schema.field(name).type
+        table = table.set_column(place, name, table[name].cast(kind))
     if any(isinstance(kind, pa.BaseExtensionType) for kind in table.schema.types):
         raise ValueError("a column is of a type that Parquet itself does not have")
     return table
+
+
+def _spelled_out(column: pa.ChunkedArray) -> int:
+    """Return how many bytes a dictionary of texts would take if each row held its own."""
+    lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in column.chunks)
+    return sum(int(pc.sum(each).cast(pa.int64()).as_py() or 0) for each in lengths)
 
 
 def _flat(columns: dict[str, Any], name: str, sizes: Ints | int, low: float, high: float) -> Any:

@@ -167,6 +167,7 @@ def write_folder(
     """Write a model's folder, all of it or nothing; `manifest` is without what it tells of `files`."""
     target = Path(path).resolve()
     check_target(target, overwrite)
+    target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{token_hex(4)}.partial")
     partial.mkdir()
     try:
@@ -175,11 +176,15 @@ def write_folder(
     finally:
         shutil.rmtree(partial, ignore_errors=True)
     sync_folder(target.parent)
+    left = re.compile(rf"\.{re.escape(target.name)}\.[0-9a-f]{{8}}\.old")  # by a save that was cut short
+    for entry in os.scandir(target.parent):
+        if left.fullmatch(entry.name):
+            shutil.rmtree(entry, ignore_errors=True)
 
 
 def check_target(target: Path, overwrite: bool) -> None:
-    """Raise an InputError unless a model may be written to a place."""
-    check_folder(target)
+    """Raise an InputError unless a model may be written to a place; folders above it that are missing are made."""
+    check_folder(next(folder for folder in target.parents if folder.exists()) / target.name)
     if not target.exists() or (target.is_dir() and not any(target.iterdir())):
         return
     if not _is_model(target):

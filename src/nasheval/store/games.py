@@ -29,7 +29,7 @@ from nasheval.store.tensors import Layout, require_layout, tensors_bytes, tensor
 _SURFACE, _NETWORK = "surface.txt", "policy.safetensors"
 _WHAT = "its payoff model"
 PLUGGED = ("none", "corrected")  # second stages that start at the plug-in surface
-_TERMS = ("regularizer", "costs", "cost_weight", "budget")
+TERMS = ("regularizer", "costs", "cost_weight", "budget")
 
 
 def pack_payoff(payoff: PayoffModel, files: dict[str, bytes]) -> dict[str, Any]:
@@ -128,7 +128,7 @@ def pack_policy(policy: Policy, files: dict[str, bytes]) -> dict[str, Any]:
     Raises an InputError where it has no safe form.
     """
     if isinstance(policy, ExactEquilibria):
-        return {"kind": "exact", "terms": {name: encode(getattr(policy.terms, name), name) for name in _TERMS}}
+        return {"kind": "exact", "terms": {name: encode(getattr(policy.terms, name), name) for name in TERMS}}
     if isinstance(policy, LearnedEquilibria):
         files[_NETWORK] = tensors_bytes(policy.network.to_arrays())
         training = {name: encode(getattr(policy, name), name, finite=False) for name in ("training", "tried")}
@@ -149,7 +149,7 @@ def unpack_policy(
         raise ValueError(f"the policy is of the unknown kind {kind!r:.40}")
     learned: Kinds = {"training": dict, "tried": dict} if kind == "learned" else {}
     require_fields(entry, "'policy'", {"kind": str, "terms": dict, **learned})
-    if set(entry["terms"]) != set(_TERMS):
+    if set(entry["terms"]) != set(TERMS):
         raise ValueError("'policy' does not tell all terms of the game")
     exact = solve(ExactPolicy(**{name: decode(value) for name, value in entry["terms"].items()}))
     if kind == "exact":

@@ -45,9 +45,10 @@ from nasheval.payoff.second_stage import Plugin
 from nasheval.payoff.stage1 import Stage1
 from nasheval.policy.availability import AmongAvailable, among_available
 from nasheval.policy.base import Policy
+from nasheval.policy.terms import Terms
 from nasheval.store.evidence import EVIDENCE, Evidence, evidence_bytes, evidence_of, fingerprint
 from nasheval.store.folder import MANIFEST, Files, check_target, open_folder, reading, write_folder
-from nasheval.store.games import Ground, pack_payoff, pack_policy, unpack_payoff, unpack_policy
+from nasheval.store.games import TERMS, Ground, pack_payoff, pack_policy, unpack_payoff, unpack_policy
 from nasheval.store.outcomes import Frame, pack_outcome, unpack_outcome
 from nasheval.store.routers import ENCODER, check_routed, encoder_of, is_published, pack_routed
 from nasheval.store.settings import decode, encode, unsavable
@@ -107,6 +108,7 @@ def load(path: str | PathLike[str], make: Callable[..., _Made]) -> _Made:
         parameters = {"unseen": "tie"}  # that of models saved before pairs were bridged
         parameters |= {name: decode(value) for name, value in manifest["parameters"].items()}
         model: Any = make(**{**parameters, "engine": "local"})  # where it was fitted is not where it answers
+        Terms(**{name: getattr(model, name) for name in TERMS})  # for its checks
         jobs: Any = parameters.get("n_jobs")
         if not (jobs is None or (type(jobs) is int and jobs != 0)):
             raise ValueError(f"'n_jobs' is {jobs!r:.40}")

@@ -1,7 +1,8 @@
 """A learned policy with its encoder as one ONNX graph, for programs that do not run Python.
 
-Inputs are the context columns, (n,) each: numbers and truth values as doubles, NaN where missing; categories as
-strings, empty where missing. Outputs are "lottery", (n, K) doubles, and "agent", (n,) the most probable one.
+Inputs are the context columns, (n,) each: numbers, truth values and dates (days since 1970) as doubles, NaN where
+missing; categories as strings, empty where missing. Outputs are "lottery", (n, K) doubles, and "agent", (n,) the most
+probable one.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from numpy.typing import ArrayLike
 from nasheval.arrays import Array, Floats
 from nasheval.contexts.columns import FARTHEST, AnyColumn, BooleanColumn, CategoricalColumn
 from nasheval.contexts.encoder import ContextEncoder
-from nasheval.contexts.values import levels_of, numbers, truths
+from nasheval.contexts.values import levels_of, truths
 from nasheval.errors import ConvergenceError, InputError, MissingExtraError
 from nasheval.files import whole_file
 from nasheval.game.costs import HardBudget
@@ -71,7 +72,7 @@ def _fed(column: AnyColumn, values: Any) -> Array:
         coded = levels_of(column.name, values)
         texts = np.array([*coded.dictionary.to_pylist(), _MISSING], dtype=object)
         return np.asarray(texts[np.asarray(coded.indices.fill_null(-1))])
-    return truths(column.name, values) if isinstance(column, BooleanColumn) else numbers(column.name, values)
+    return truths(column.name, values) if isinstance(column, BooleanColumn) else column.parse(column.name, values)
 
 
 def _exportable(policy: Policy) -> LearnedEquilibria:

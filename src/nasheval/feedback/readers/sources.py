@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from nasheval.contexts.table import as_table, decoded, is_list
+from nasheval.contexts.table import as_table, decoded, is_hugging_face, is_list
 from nasheval.errors import Argument, InputError, ReadError, one_line
 from nasheval.feedback.readers.parquet_files import parquet_batches
 from nasheval.feedback.readers.row_checks import Files, listed, nearest, refuse_repeats
@@ -181,7 +181,7 @@ def open_source(data: Any, *, name: str = "the table") -> Source:
         return data
     if isinstance(data, str | PathLike):
         return _open_files(os.fsdecode(data))
-    if hasattr(data, "with_format") and hasattr(data, "column_names"):
+    if is_hugging_face(data):
         return _open_hugging_face(data, name)
     try:
         return _table_source(as_table(data, name=name), name)
@@ -200,15 +200,6 @@ def _table_source(table: pa.Table, label: str) -> Source:
 
 
 def _open_hugging_face(data: Any, name: str) -> Source:
-    if isinstance(data, dict):
-        splits = ", ".join(map(repr, data)) or "no splits"
-        example = f"data[{next(iter(data))!r}]" if data else "data['train']"
-        raise InputError(f"This is a dictionary of datasets with {splits}; pass one of them, such as {example}.")
-    if not hasattr(data, "__len__"):
-        raise InputError(
-            "This dataset is a stream, which has no length; load it without streaming=True, or collect it into a table."
-        )
-
     def fetch(columns: list[str], text: set[str], skip: int) -> list[Piece]:
         return [(name, data.select_columns(columns).with_format("arrow")[skip:])]
 

@@ -22,6 +22,11 @@ from nasheval.feedback.readers.row_checks import short
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, MemoryError)
 _UTF8 = "text in UTF-8"
+_OTHER_DELIMITERS = (
+    (";", "semicolons", "save the file with commas, or as .tsv with tabs"),
+    ("\t", "tabs", "give the file the ending .tsv"),
+    (",", "commas", "give the file the ending .csv"),
+)
 _SNIFFED = 1 << 20  # bytes that tell text from other files
 _BLOCK = 1 << 30  # bytes of JSON parsed at a time: Arrow counts them in 32 bits, and a line may be long
 _DEEP = 500  # levels of nesting; Arrow's parser runs out of stack at some thousands
@@ -49,6 +54,8 @@ def _refuse_no_text(file: Path, head: bytes, accepted: str) -> str:
         raise _not_utf8(file, "this text is in UTF-16")
     text = head.decode("utf-8-sig", errors="replace")
     if "\0" in text or text.count("\ufffd") > max(4, len(text) // 100):
+        if all(sign >= 32 or sign in b"\t\n\r\f" for sign in head):
+            raise _not_utf8(file, "this text is not in UTF-8; it may be in Latin-1")
         raise ReadError(
             "this is a binary file, not text",
             source=str(file),
@@ -78,6 +85,10 @@ def open_csv(file: Path, *, delimiter: str) -> tuple[list[str], Callable[[list[s
             accepted="a first line with the names of the columns",
             fix="check the quotes in the first line",
         ) from None
+    for other, word, fix in _OTHER_DELIMITERS:
+        if len(names) == 1 and other != delimiter and other in names[0]:
+            what = f"the columns are separated by {word}, not by {'tabs' if delimiter == chr(9) else 'commas'}"
+            raise ReadError(what, source=str(file), accepted="commas in .csv, tabs in .tsv", fix=fix)
     return names, partial(_read_csv, file, names, delimiter)
 
 

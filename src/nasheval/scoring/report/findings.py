@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import combinations
 from typing import Any
 
@@ -28,6 +28,7 @@ def findings(
     evaluation: Evaluation | None,
     confidence: float,
     facts: Mapping[str, Any],
+    cut: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Say what stands out on the page.
 
@@ -35,6 +36,7 @@ def findings(
         views: the group of all contexts first.
         evaluation: on a held-out log.
         facts: from `facts_of`.
+        cut: columns of which only the largest groups are shown.
     """
     whole = views[0]
     return (
@@ -43,7 +45,7 @@ def findings(
         *_never_met(agents, whole, facts["unseen"]),
         *_ladder(agents, whole),
         *_context_by_context(agents, whole),
-        *_by_column(agents, views, confidence),
+        *_by_column(agents, views, confidence, cut),
         _ONLY_A_LADDER if facts["only_a_ladder"] else _cycles(agents, whole, views, confidence),
         *_saving(frontier),
         *([] if evaluation is None else [f"On the held-out log: {evaluation.verdict}"]),
@@ -95,30 +97,33 @@ def _context_by_context(agents: tuple[str, ...], whole: GroupView) -> Iterator[s
         yield f"Context by context, the most frequent winners are {listed(shares)} of contexts."
 
 
-def _by_column(agents: tuple[str, ...], views: Sequence[GroupView], confidence: float) -> Iterator[str]:
+def _by_column(
+    agents: tuple[str, ...], views: Sequence[GroupView], confidence: float, cut: Collection[str]
+) -> Iterator[str]:
     same = []
     for column in dict.fromkeys(view.column for view in views[1:]):
         groups = [view for view in views if view.column == column]
         other = [view for view in groups if set(view.winners) != set(views[0].winners)]
         clear = [view for view in other if _clearly_others(view, views[0])]
         if not other:
-            same.append(column)
+            same.append(f"{column} (its {len(groups)} largest groups)" if column in cut else column)
             continue
         most = max(clear or other, key=lambda view: view.contexts)
         example = f"such as {most.name}: {listed([agents[a] for a in most.winners])}"
         unsure, rest = f"not significant at {confidence:.0%}", len(other) - len(clear)
         if not clear:
-            yield f"By {column}: {_count(rest, groups)} other winners than all contexts together, {unsure}, {example}."
+            count = _count(rest, groups, column in cut)
+            yield f"By {column}: {count} other winners than all contexts together, {unsure}, {example}."
             continue
         more = f"; {rest} more {_have(rest)} other winners, {unsure}" if rest else ""
-        count = _count(len(clear), groups)
+        count = _count(len(clear), groups, column in cut)
         yield f"By {column}: {count} clearly other winners than all contexts together, {example}{more}."
     if same:
         yield f"By {listed(same)}: no group has other winners than all contexts together."
 
 
-def _count(some: int, groups: Sequence[GroupView]) -> str:
-    return f"{some} of {len(groups)} groups {_have(some)}"
+def _count(some: int, groups: Sequence[GroupView], cut: bool = False) -> str:
+    return f"{some} of {f'the {len(groups)} largest' if cut else len(groups)} groups {_have(some)}"
 
 
 def _have(some: int) -> str:

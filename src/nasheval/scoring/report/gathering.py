@@ -99,6 +99,7 @@ def gather(
     for one in groups:
         payoffs = group_payoffs(stage1.pseudo, largest(one, stage1.pseudo.used), **options)
         views += [view_of(stage1.log, one.column, payoff, games, regularizer) for payoff in payoffs]
+    cut = {one.column for one in groups if len(one) > MOST_GROUPS}
     coverage, diagnostics = stage1.log.coverage(), Stage1Diagnostics.of(stage1, by=columns)
     facts, warnings = facts_of(coverage, stage1.pseudo.unseen), once(coverage.warnings(), diagnostics.warnings())
     frontier = () if costs is None else games.frontier(costs_of(stage1.log, costs), regularizer, policy is not None)
@@ -109,7 +110,7 @@ def gather(
         agents=stage1.agents,
         confidence=confidence,
         facts=facts,
-        findings=findings(stage1.agents, views, frontier, evaluation, confidence, facts),
+        findings=findings(stage1.agents, views, frontier, evaluation, confidence, facts, cut),
         columns=columns,
         groups=tuple(views),
         frontier=frontier,
