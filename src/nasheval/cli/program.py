@@ -13,6 +13,7 @@ import typer
 from nasheval.cli.checking import check, datasets_app
 from nasheval.cli.evaluating import evaluate
 from nasheval.cli.fitting import fit
+from nasheval.cli.formats import formats
 from nasheval.cli.leaderboard import leaderboard
 from nasheval.cli.predicting import predict
 from nasheval.cli.printing import console, escaped
@@ -43,7 +44,7 @@ def _flowing(text: str) -> str:
     return "\n\n".join(re.sub(r"\n\s*", " ", paragraph) for paragraph in paragraphs)
 
 
-for command in (fit, leaderboard, predict, route, evaluate, report, check, export):
+for command in (fit, leaderboard, predict, route, evaluate, report, check, formats, export):
     app.command(help=_flowing(command.__doc__ or ""))(command)
 app.add_typer(datasets_app, name="datasets")
 

@@ -24,7 +24,7 @@ class VoteSchema:
         name: how people call the kind.
         marks: columns that tell it from the others.
         first, second: columns of the two agents, in the order shown.
-        winner: the label column, or the three 0/1 columns (first wins, second wins, tie).
+        winner: the label column, the three 0/1 columns (first wins, second wins, tie), or the ranks of the two agents.
         prompt: the column that holds the prompt or the conversation.
         context: columns taken as context unless the user names others.
         voter, time: columns of who voted and when.
@@ -34,7 +34,7 @@ class VoteSchema:
     marks: tuple[str, ...]
     first: str = "model_a"
     second: str = "model_b"
-    winner: str | tuple[str, str, str] = "winner"
+    winner: str | tuple[str, ...] = "winner"
     prompt: str | None = None
     context: tuple[str, ...] = ()
     voter: str | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -26,6 +27,20 @@ _KNOWN = {
     **dict.fromkeys(("model_b", "b", "right", "second"), SECOND),
     "tie": TIE,
     **dict.fromkeys(("both_bad", "bothbad", "both bad", "tie (bothbad)", "tie (both bad)"), BOTH_BAD),
+}
+# What other labels usually mean: offered to the user, never taken for granted.
+_USUAL = {
+    **dict.fromkeys(
+        ("modela", "model1", "answera", "answer1", "responsea", "response1", "assistanta", "a>b", "a>>b"), "a"
+    ),
+    **dict.fromkeys(
+        ("modelb", "model2", "answerb", "answer2", "responseb", "response2", "assistantb", "b>a", "b>>a"), "b"
+    ),
+    **dict.fromkeys(("leftvote", "option1", "output1", "leftwins", "awins"), "a"),
+    **dict.fromkeys(("rightvote", "option2", "output2", "rightwins", "bwins"), "b"),
+    **dict.fromkeys(("draw", "equal", "same", "even", "tied", "tievote", "bothgood", "neither", "a=b"), "tie"),
+    **dict.fromkeys(("bothbadvote", "bad"), "both_bad"),
+    **dict.fromkeys(("error", "skip", "skipped", "invalid", "unknown", "none", "na", "n/a", "nan"), "drop"),
 }
 ACCEPTED = (
     "'model_a', 'model_b', 'tie', 'both_bad' (also 'a', 'b', 'left', 'right', 'first', 'second', 'tie (bothbad)'), "
@@ -55,11 +70,10 @@ def read_labels(
     meant = _meanings(labels)
     values = [str(value) for value in column.dictionary.to_pylist()]
     codes = np.asarray(column.indices.fill_null(len(values)))
-    meaning = np.array(
-        [meant.get(v, _KNOWN.get(v.strip().lower(), UNKNOWN)) for v in values] + [meant.get(None, UNKNOWN)], np.int8
-    )
+    said = [meant.get(v, meant.get(_plain(v), _KNOWN.get(v.strip().lower(), UNKNOWN))) for v in values]
+    meaning = np.array([*said, meant.get(None, UNKNOWN)], np.int8)
     number = {agent: place for place, agent in enumerate(agents)}
-    twofold = [v.strip() in number and v not in meant and m != UNKNOWN for v, m in zip(values, meaning, strict=False)]
+    twofold = [v.strip() in number and v not in meant and m != UNKNOWN for v, m in zip(values, said, strict=True)]
     if any(twofold):  # an agent called like a label ("tie", "a"): its name as a winner could mean two things
         label = values[twofold.index(True)]
         checks.reject(
@@ -91,16 +105,29 @@ def _meanings(labels: Mapping[Any, str] | None) -> dict[str | None, int]:
                 Argument("labels", {label: meaning}),
                 ": accepted are 'a' (the first agent won), 'b', 'tie', 'both_bad' and 'drop' (leave such rows out).",
             )
-        shown = [str(label).lower(), str(label)] if isinstance(label, bool) else [_plain(label)]
+        shown = [str(label).lower(), str(label)] if isinstance(label, bool) else [_plain(label), _text(label)]
         meant.update(dict.fromkeys(shown, MEANINGS[meaning]))
     return meant
 
 
-def _plain(label: object) -> str | None:
-    """Return a label as Arrow spells it: 1.0 is "1"."""
-    if isinstance(label, float) and label.is_integer():
-        return str(int(label))
+def _text(label: object) -> str | None:
     return None if label is None else str(label)
+
+
+def _plain(label: object) -> str | None:
+    """Return a label so that equal numbers are equal: 4, 4.0 and "4.0" are "4"."""
+    text = _text(label)
+    return re.sub(r"^\s*([+-]?\d+)\.0*\s*$", r"\1", text) if text else text
+
+
+def filled_in(labels: Sequence[str]) -> dict[str, Any]:
+    """Return what some labels seem to mean, `...` where nothing tells."""
+    usual = {**{name: NAMES[code] for name, code in _KNOWN.items()}, **_USUAL}
+    numbers = (
+        dict(zip(("1", "2", "3"), ("a", "b", "tie"), strict=True)) if set(map(_plain, labels)) >= {"1", "2"} else {}
+    )
+    bare = {label: re.sub(r"[\s_.-]+", "", label.lower()) for label in labels}
+    return {label: numbers.get(str(_plain(label)), usual.get(label, usual.get(bare[label], ...))) for label in labels}
 
 
 def _refuse_unknown(
@@ -116,7 +143,7 @@ def _refuse_unknown(
     seen = np.array(values, object)[codes[unknown]]
     named = [values[code] for code in np.unique(codes[unknown]) if values[code] is not None]
     mean = "'a', 'b', 'tie', 'both_bad' or 'drop'"
-    each = Argument("labels", dict.fromkeys(named[:_SHOWN_LABELS], ...))
+    each = Argument("labels", filled_in([label for label in named[:_SHOWN_LABELS] if label is not None]))
     fix = (f"correct the label, or say that it means {mean} with ", each)
     checks.reject(
         unknown,
@@ -138,6 +165,21 @@ def _counted(codes: Ints, values: list[str], meaning: Ints, by_name: Ints) -> di
         if count := int((by_name == side).sum()):
             counted[text] = (NAMES[side], count)
     return counted
+
+
+def read_ranks(checks: RowChecks, columns: list[pa.ChunkedArray], names: tuple[str, str]) -> Outcomes:
+    """Return who won from the ranks of the two agents: the lower one, equal ones tie."""
+    ranks = []
+    for column, name in zip(columns, names, strict=True):
+        values, is_number = to_numbers(column)
+        accepted = "a number, 1 is best, equal numbers tie"
+        checks.reject_values(~is_number, column, " as rank", name=name, accepted=accepted, fix="correct the rank")
+        ranks.append(values)
+    first, second = ranks
+    code = np.where(first < second, FIRST, np.where(second < first, SECOND, np.where(first == second, TIE, UNKNOWN)))
+    said = (f"{names[0]} < {names[1]}", f"{names[0]} > {names[1]}", "equal ranks")
+    counts = {label: (NAMES[i], count) for i, label in enumerate(said) if (count := int((code == i).sum()))}
+    return code.astype(np.int8), counts
 
 
 def read_one_hot(checks: RowChecks, columns: list[pa.ChunkedArray], names: tuple[str, str, str]) -> Outcomes:

@@ -40,6 +40,7 @@ class RowChecks:
         self.faulty = np.zeros(n_rows, bool)  # bad, or would be if the user wanted them
         self.problems: list[ReadError] = []
         self.dropped: dict[str, int] = {}
+        self.numbers: Ints | None = None  # of the rows in their files, counted from 1, where rows were made of others
 
     def reject(self, rows: Bools, what: str, *, column: str | None = None, accepted: str = "", fix: Text = "") -> None:
         """Mark rows as bad, with the reason; rows the user does not want are let be."""
@@ -62,8 +63,9 @@ class RowChecks:
         ends = np.cumsum([count for *_, count in files])
         place = int(np.searchsorted(ends, rows[0], side="right"))
         file, before, count = files[place]
-        inside = rows[rows < ends[place]] - (ends[place] - count) + before
-        shown = tuple(int(row) + 1 for row in inside[:_SHOWN_ROWS])
+        inside = rows[rows < ends[place]]
+        numbers = inside - (ends[place] - count) + before + 1 if self.numbers is None else self.numbers[inside]
+        shown = tuple(dict.fromkeys(map(int, numbers)))[:_SHOWN_ROWS]
         return file, shown, len(inside) < len(rows)
 
     def reject_values(

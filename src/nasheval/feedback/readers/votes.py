@@ -15,7 +15,8 @@ from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, boolean_tags, detect_schema
 from nasheval.feedback.readers.covariates import COMPARED, VERDICT, Covariates
-from nasheval.feedback.readers.labels import DROP, TIE, Outcomes, duel_records, read_labels, read_one_hot
+from nasheval.feedback.readers.guessing import not_recognised
+from nasheval.feedback.readers.labels import DROP, TIE, Outcomes, duel_records, read_labels, read_one_hot, read_ranks
 from nasheval.feedback.readers.parsing import agents_in, names_in, refuse_no_agent
 from nasheval.feedback.readers.row_checks import (
     OnError,
@@ -39,6 +40,8 @@ def read_votes(
     model_b: str | None = None,
     winner: str | None = None,
     labels: Mapping[Any, str] | None = None,
+    rank_a: str | None = None,
+    rank_b: str | None = None,
     voter: str | None = None,
     time: str | None = None,
     propensity: str | None = None,
@@ -69,6 +72,7 @@ def read_votes(
             what is none of them for an error.
         model_a, model_b, winner: columns of the two agents as shown, and of the label.
         labels: what each label means: {"1": "a", "2": "b", "3": "tie", "-1": "drop"}, or "both_bad".
+        rank_a, rank_b: columns of the ranks of the two agents, 1 is best, in place of a label.
         voter, time, propensity, weight: columns, where there are any.
         agents: keep only the votes among these, as `Feedback.keep_agents` does.
         join: (table, key) or (table, key here, key there): context and text columns may come from that table.
@@ -78,7 +82,7 @@ def read_votes(
         on_error: "raise", or "skip" to leave bad rows out and print how many.
     """
     opened = open_source(source)
-    schema = _schema(opened, model_a, model_b, winner)
+    schema = _schema(opened, model_a, model_b, _verdict(winner, rank_a, rank_b))
     beside = Covariates(
         opened,
         context=_usual_context(schema, opened) if context is None else context,
@@ -114,7 +118,7 @@ def read_votes(
         context_of,
         records,
         agents=names,
-        kind=schema.name,
+        kind=opened.make or schema.name,
         used=int(keep.sum()),
         roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])},
         labels=meanings,
@@ -131,24 +135,29 @@ def read_votes(
 # -- which column is what ---------------------------------------------------------------------------------------------
 
 
-def _schema(source: Source, model_a: str | None, model_b: str | None, winner: str | None) -> VoteSchema:
+def _verdict(winner: str | None, rank_a: str | None, rank_b: str | None) -> str | tuple[str, ...] | None:
+    """Return the column of the label, or those of the two ranks."""
+    if bool(rank_a) != bool(rank_b) or (rank_a and winner):
+        ranks = (Argument("rank_a"), " and ", Argument("rank_b"))
+        raise InputError("Name who won in one way: with ", Argument("winner"), ", or with both ", *ranks, ".")
+    return (rank_a, rank_b) if rank_a and rank_b else winner
+
+
+def _schema(
+    source: Source, model_a: str | None, model_b: str | None, winner: str | tuple[str, ...] | None
+) -> VoteSchema:
     detected = detect_schema(source.names)
     if model_a or model_b or winner:
         base = detected or replace(PLAIN, name="votes, columns as given")
         schema = replace(base, first=model_a or base.first, second=model_b or base.second, winner=winner or base.winner)
         source.need("model_a", schema.first)
         source.need("model_b", schema.second)
-        source.need("winner", *schema.verdict[2:])
+        roles = ("rank_a", "rank_b") if len(schema.verdict) == 4 else ("winner",) * 3
+        for role, column in zip(roles, schema.verdict[2:], strict=False):
+            source.need(role, column)
         return schema
     if detected is None:
-        a, b, won = (Argument(name) for name in ("model_a", "model_b", "winner"))
-        others = Argument("read_rankings or read_scores", flag="--kind rankings or --kind scores")
-        raise ReadError(
-            f"this does not look like a table of votes; its columns: {listed(source.names)}",
-            source=source.label,
-            accepted="the columns model_a, model_b and winner; left, right and winner; or an LMArena release",
-            fix=("name the columns with ", a, ", ", b, " and ", won, ", or use ", others),
-        )
+        raise not_recognised(source)
     return detected
 
 
@@ -221,8 +230,11 @@ def _outcomes(
         outcomes = read_labels(checks, said, schema.winner, agents=names, first=first, second=second, labels=labels)
         checks.leave_out(outcomes[0] == DROP, "label marked 'drop'")
         return outcomes
-    if labels is not None:
+    if labels is not None and len(schema.winner) == 3:
         raise InputError(
             f"labels= needs one winner column; this file has three, {', '.join(schema.winner)}. Leave it out."
         )
-    return read_one_hot(checks, [table[name] for name in schema.winner], schema.winner)
+    columns = [table[name] for name in schema.winner]
+    if len(schema.winner) == 2:
+        return read_ranks(checks, columns, (schema.winner[0], schema.winner[1]))
+    return read_one_hot(checks, columns, (schema.winner[0], schema.winner[1], schema.winner[2]))
