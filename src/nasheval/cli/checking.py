@@ -86,6 +86,8 @@ def _print_report(console: Any, report: ReadReport) -> None:
         console.print(f"  {role}: {escaped(column)}", highlight=False)
     for reason, count in report.dropped.items():
         console.print(f"  left out: {count:,} {'row' if count == 1 else 'rows'} ({escaped(reason)})", highlight=False)
+    for reason, count in report.aside.items():
+        console.print(f"  left out: {count:,} {escaped(reason)}", highlight=False)
     if report.labels:
         table = Table("label", "taken as", "rows", title="Labels", title_justify="left")
         for label, (meaning, count) in sorted(report.labels.items(), key=lambda item: -item[1][1]):

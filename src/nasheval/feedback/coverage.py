@@ -37,6 +37,7 @@ class ReadReport:
         roles: which column plays which role.
         labels: how many rows carry each raw label, and what it was taken to mean.
         dropped: rows left out because the user asked for it, by reason.
+        aside: what the files hold beside rows, and was left out: lines that are no votes, answers without a score.
         problems: rows that were left out because something is wrong with them.
     """
 
@@ -47,6 +48,7 @@ class ReadReport:
     roles: dict[str, str] = field(default_factory=dict)
     labels: dict[str, tuple[str, int]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
+    aside: dict[str, int] = field(default_factory=dict)
     problems: tuple[ReadError, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:

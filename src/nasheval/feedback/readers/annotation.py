@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from nasheval.errors import ReadError
+from nasheval.errors import Argument, ReadError
 from nasheval.feedback.arrow_columns import coded
 from nasheval.feedback.readers.formats import ROW, Columns, Format, numbers, spliced, texts
 from nasheval.feedback.readers.grouping import by_appearance, codes_of, joint_codes
@@ -60,13 +60,23 @@ def _plain(data: Record) -> Record:
 def _pairwise(rows: list[Record], file: Path, metric: str) -> tuple[list[Record], dict[str, int]]:
     left = Counter[str]()
     made = []
+    unnamed: tuple[int, Record] | None = None
     for number, data, annotation, value in _results(rows, "pairwise", left):
         sides = paired_names(list(data), ("model", "agent", "system"))
+        unnamed = unnamed if sides else (number, data)
         selected = value.get("selected")
         made.append(
             {ROW: number, "left": data.get(sides[0]) if sides else None, "right": data.get(sides[1]) if sides else None}
             | {"selected": None if selected is None else str(selected), "annotator": _who(annotation)}
             | {"prompt": _asked(data), **_plain(data)}
+        )
+    if unnamed and not any(row["left"] for row in made):
+        raise ReadError(
+            f"the task does not say which models stand left and right; its data: {listed(list(unnamed[1]))}",
+            source=str(file),
+            rows=unnamed[:1],
+            accepted="names of models in the task's data, such as model_left and model_right",
+            fix="add them to the data of the tasks",
         )
     return made, dict(left)
 
@@ -136,6 +146,13 @@ def _argilla(rows: list[Record], file: Path, metric: str) -> tuple[list[Record],
     suffix = ".responses"
     questions = [name.removesuffix(suffix) for name in rows[0] if name.endswith(suffix)]
     question = metric or questions[0]
+    if question not in questions:
+        raise ReadError(
+            f"there is no question {question!r}",
+            source=str(file),
+            accepted=f"its questions, {listed(questions)}",
+            fix=("pass one of them as ", Argument("score")),
+        )
     sides = paired_names(list(rows[0]), ("model", "agent", "system", "generator"))
     made, left = [], Counter[str]()
     for number, row in enumerate(rows, start=1):
@@ -210,8 +227,8 @@ def _langsmith(rows: list[Record], file: Path, metric: str) -> tuple[list[Record
 LANGSMITH = Format(
     "LangSmith comparative feedback",
     "scores",
-    ("key", "scores"),
-    '{"key": "preference", "scores": {"run1": 1, "run2": 0}, "experiments": {"run1": "x", "run2": "y"}}',
+    ("key", "scores", "comment"),
+    '{"key": "preference", "scores": {"run1": 1, "run2": 0}, "comment": "", "experiments": {"run1": "x", "run2": "y"}}',
     WIDE,
     made=LONG,
     records=_langsmith,

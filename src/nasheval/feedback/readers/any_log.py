@@ -35,7 +35,7 @@ _JSON = (".json", ".jsonl", ".ndjson")
 _QUESTIONS = ("question.jsonl", "questions.jsonl")
 _ABOVE = 3  # folders above a file in which its questions may lie
 _COLUMN_ROLES = ("text", "context_id", "voter", "time", "weight", "propensity")
-# Arguments that say how a table is read: with one of them, no format is looked for.
+# Arguments that say how a table is read: with one of them it is read as it is.
 _OWN = ("model_a", "model_b", "winner", "rank_a", "rank_b", "ballot", "agent", "rank", "order", "pairs_per_context")
 
 
@@ -52,11 +52,10 @@ class Log:
         merged = {**self.options, **options}
         if "labels" in self.options:
             merged["labels"] = {**self.options["labels"], **(options.get("labels") or {})}
-        join: Any = self.options.get("join")
-        if join is not None and merged.get("join") is join:  # the questions, unless nothing of them is used
+        if "join" in self.options and not options.get("join"):  # the questions, unless nothing of them is used
             context = merged.get("context") or ()
             used = {merged.get("text"), *([context] if isinstance(context, str) else context)}
-            if not used & (set(join[0].names) - set(self.source.names)):
+            if used <= {None, *self.source.names}:
                 del merged["join"]
         return READERS[self.kind](self.source, **merged)
 
@@ -85,11 +84,11 @@ def open_log(source: Any, *, kind: str = "auto", score: str = "", options: Mappi
         return Log(source, "rankings" if kind == "auto" else kind, {})
     by_options = "rankings" if options.get("ballot") or options.get("order") else "votes"
     by_options = "scores" if options.get("pairs_per_context") else by_options
-    if not any(options.get(name) for name in _OWN):
-        opened, found, questions = _open_path(os.fsdecode(source), score) if is_path else _open_table(source, score)
-        if found is not None and kind in ("auto", found.kind):
-            return _log(settled(opened, found), found, questions)
-        source = opened if found is None else source
+    opened, found, questions = _open_path(os.fsdecode(source), score) if is_path else _open_table(source, score)
+    named = found is not None and found.records is None and any(options.get(name) for name in _OWN)
+    if found is not None and kind in ("auto", found.kind) and not named:
+        return _log(settled(opened, found), found, questions)
+    source = opened if found is None else source
     return Log(source, by_options if kind == "auto" else kind, {})
 
 
@@ -142,7 +141,7 @@ def _open_path(path: str, score: str) -> Opened:
     aside = [file for file in files if formats[file] is None]
     if aside:
         names = f"{aside[0].name}" + (" and others" if len(aside) > 1 else "")
-        source = replace(source, dropped={**source.dropped, f"files of another make: {names}": len(aside)})
+        source = replace(source, aside={**source.aside, f"files of another make: {names}": len(aside)})
     return source, found, _questions(files, formats) if found.options.get("join_key") else None
 
 

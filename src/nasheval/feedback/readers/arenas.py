@@ -25,7 +25,7 @@ def _fastchat(rows: list[Record], file: Path, metric: str) -> tuple[list[Record]
     votes, others = [], Counter[str]()
     for number, row in enumerate(rows, start=1):
         kind = row.get("type")
-        if kind not in _BUTTONS and "states" not in row and "models" not in row:
+        if kind not in _BUTTONS and not row.get("states") and not row.get("models"):
             others[f"lines of type {str(kind)[:40]!r}, which are no votes"] += 1
             continue
         states = [state if isinstance(state, dict) else {} for state in _listed(row.get("states"))] + [{}, {}]
@@ -56,7 +56,7 @@ def _first_message(state: Record) -> str | None:
 FASTCHAT = Format(
     "FastChat log",
     "votes",
-    ("tstamp", "type", "states"),
+    ("tstamp", "type"),
     '{"tstamp": 1687000000.5, "type": "leftvote", "models": ["", ""], "states": [{"model_name": "x", '
     '"messages": [["USER", "Why?"]]}, {"model_name": "y", "messages": []}], "ip": "1.2.3.4"}',
     {
@@ -65,6 +65,7 @@ FASTCHAT = Format(
     },
     made=("A", "B", "type", "prompt", "ip", "tstamp"),
     records=_fastchat,
+    tells=lambda rows: any("states" in row or "state" in row for row in rows),
 )
 
 
@@ -137,18 +138,18 @@ def _p2l(table: pa.Table, file: str) -> Columns:
     sorted_so = np.asarray(pc.less(texts(table, "model_a"), texts(table, "model_b")).fill_null(False))
     said = np.where((winner < loser) == sorted_so, "first", "second").astype(object)
     said[tie == 1], said[tie == 2] = "tie", "both_bad"
-    raw = np.array([str(value) for value in table["labels"].to_pylist()], object)
+    raw = np.array([None if value is None else str(value) for value in table["labels"].to_pylist()], object)
     odd = np.isnan(winner) | np.isnan(loser) | (winner == loser) | ~np.isin(tie, (0, 1, 2))
-    return {"verdict": pa.array(np.where(odd, raw, said), pa.large_string())}
+    return {"labels": pa.array(np.where(odd, raw, said), pa.large_string())}
 
 
 P2L = Format(
     "P2L comparisons",
     "votes",
-    ("prompt", "model_a", "model_b", "labels"),
+    ("prompt", "model_a", "model_b", "labels", "!winner"),
     '{"prompt": "Why?", "model_a": "x", "model_b": "y", "labels": [0, 1, 0], "weight": 1.0}',
-    {"winner": "verdict", "text": "prompt", "weight": "weight"},
-    made=("verdict",),
+    {"winner": "labels", "text": "prompt", "weight": "weight"},
+    made=("labels",),
     needs=("model_a", "model_b", "labels"),
     columns=_p2l,
 )
@@ -191,7 +192,7 @@ MTEB_ARENA = Format(
 
 def _compar_ia(table: pa.Table, file: str) -> Columns:
     equal = pc.fill_null(_flags(table, "both_equal"), False)
-    return {"verdict": chosen(np.asarray(equal), "tie", texts(table, "chosen_model_name"))}
+    return {"chosen_model_name": chosen(np.asarray(equal), "tie", texts(table, "chosen_model_name"))}
 
 
 def _flags(table: pa.Table, name: str) -> pa.ChunkedArray:
@@ -206,10 +207,15 @@ COMPAR_IA = Format(
     '{"model_a_name": "x", "model_b_name": "y", "chosen_model_name": "x", "both_equal": false, '
     '"opening_msg": "Pourquoi ?", "selected_category": "ideas", "visitor_id": "v1", "timestamp": "2025-04-17"}',
     {
-        **{"model_a": "model_a_name", "model_b": "model_b_name", "winner": "verdict", "labels": {None: "drop"}},
+        **{
+            "model_a": "model_a_name",
+            "model_b": "model_b_name",
+            "winner": "chosen_model_name",
+            "labels": {None: "drop"},
+        },
         **{"text": "opening_msg", "context": ("selected_category",), "voter": "visitor_id", "time": "timestamp"},
     },
-    made=("verdict",),
+    made=("chosen_model_name",),
     needs=("both_equal", "chosen_model_name"),
     columns=_compar_ia,
 )

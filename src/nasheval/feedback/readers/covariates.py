@@ -94,7 +94,6 @@ class Covariates:
         numbers = self.source.numbers
         table, files = self.source.read([*self.with_own(columns), *([numbers] if numbers else [])], text=self.as_text)
         checks = RowChecks(self.source.label, table.num_rows, on_error, files)
-        checks.dropped.update(self.source.dropped)
         checks.numbers = np.asarray(table[numbers]) if numbers else None
         return table, checks
 
@@ -214,6 +213,7 @@ class Covariates:
                 roles=roles | self._described(),
                 labels=labels or {},
                 dropped=checks.dropped,
+                aside=dict(self.source.aside),
                 problems=tuple(checks.problems),
             ),
             **options,

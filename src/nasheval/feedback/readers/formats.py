@@ -17,7 +17,7 @@ from nasheval.contexts.table import decoded, is_list
 from nasheval.errors import ReadError
 from nasheval.feedback.readers.parsing import to_numbers
 from nasheval.feedback.readers.row_checks import short
-from nasheval.feedback.readers.sources import Piece, Source, table_source
+from nasheval.feedback.readers.sources import Piece, Source, open_source, table_source
 from nasheval.feedback.readers.text_files import Record
 
 Kind = Literal["votes", "rankings", "scores", "questions"]
@@ -33,7 +33,7 @@ class Format:
     Args:
         name: what people call it.
         kind: the reader that takes what is made of it; "questions" are the prompts that such a file refers to.
-        marks: columns, or keys of JSON objects, that tell it from others.
+        marks: columns, or keys of JSON objects, that tell it from others; those after a "!" must not be there.
         example: one row of such a file.
         options: arguments of the reader, in place of its own defaults; those that name a column hold where it exists.
         made: columns that it makes.
@@ -60,7 +60,8 @@ class Format:
     def fits(self, names: Iterable[str], head: Sequence[Record]) -> bool:
         """Tell whether a file with these columns, and these first objects where it is JSON, is of this format."""
         there = set(names)
-        if (self.records and not head) or not all(matching(mark, there) for mark in self.marks):
+        marks = all(bool(matching(mark.removeprefix("!"), there)) != mark.startswith("!") for mark in self.marks)
+        if (self.records and not head) or not marks:
             return False
         return self.tells is None or not head or self.tells(list(head))
 
@@ -80,6 +81,7 @@ def converted(source: Source, format: Format, score: str) -> Source:
         return replace(source, make=format.name)
     make = format.columns
     needs = [name for pattern in format.needs for name in _needed(source, pattern, score)]
+    others = [name for pattern in format.needs for name in matching(pattern, source.names) if name not in needs]
 
     def fetch(columns: list[str], text: set[str], skip: int) -> Iterator[Piece]:
         raw = [name for name in columns if name not in (*format.made, ROW)]
@@ -94,7 +96,15 @@ def converted(source: Source, format: Format, score: str) -> Source:
 
     added = [pa.field(name, pa.null()) for name in (*format.made, ROW)]  # types are known once they are made
     fields = [field for field in source.schema if field.name not in (*format.made, ROW)]
-    return replace(source, schema=pa.schema([*fields, *added]), fetch=fetch, rows=None, make=format.name, numbers=ROW)
+    return replace(
+        source,
+        schema=pa.schema([*fields, *added]),
+        fetch=fetch,
+        rows=None,
+        make=format.name,
+        numbers=ROW,
+        aside={**source.aside, **({f"other scores ({', '.join(others)})": len(others)} if others else {})},
+    )
 
 
 def _needed(source: Source, pattern: str, score: str) -> list[str]:
@@ -108,9 +118,9 @@ def _needed(source: Source, pattern: str, score: str) -> list[str]:
 def from_records(rows: list[Record], file: Path, format: Format, metric: str) -> Source:
     """Return the rows that a format makes of JSON objects."""
     assert format.records is not None
-    made, dropped = format.records(rows, file, metric)
+    made, aside = format.records(rows, file, metric)
     if not made:
-        what = "; ".join(f"{reason} ({count:,})" for reason, count in dropped.items()) or "nothing is in it"
+        what = "; ".join(f"{reason} ({count:,})" for reason, count in aside.items()) or "no row of that kind is in it"
         raise ReadError(
             f"this looks like {format.name}, but no row can be made of it: {what}",
             source=str(file),
@@ -119,7 +129,7 @@ def from_records(rows: list[Record], file: Path, format: Format, metric: str) ->
         )
     names = dict.fromkeys([*format.made, *(name for row in made for name in row)])
     table = pa.table({name: _column([row.get(name) for row in made]) for name in names})
-    return replace(table_source(table, str(file)), files=(file,), make=format.name, numbers=ROW, dropped=dropped)
+    return replace(table_source(table, str(file)), files=(file,), make=format.name, numbers=ROW, aside=aside)
 
 
 def _column(values: list[Any]) -> pa.Array:
@@ -135,13 +145,13 @@ def settled(source: Source, format: Format) -> Source:
     if format.whole is None:
         return source
     table, files = source.read([*format.made, ROW])
-    made, dropped = format.whole(table, source.label)
+    made, aside = format.whole(table, source.label)
     return replace(
-        table_source(made, source.label),
+        open_source(made, name=source.label),
         files=source.files,
         make=format.name,
         numbers=ROW if len(files) == 1 and ROW in made.column_names else "",
-        dropped={**source.dropped, **dropped},
+        aside={**source.aside, **aside},
     )
 
 

@@ -78,7 +78,7 @@ def _sides(low: float, high: float) -> dict[str | None, str]:
 
 
 def _alpaca_eval(table: pa.Table, file: str) -> Columns:
-    return {"verdict": _sided(numbers(table, "preference"), 1, 2, texts(table, "preference"))}
+    return {"preference": _sided(numbers(table, "preference"), 1, 2, texts(table, "preference"))}
 
 
 ALPACA_EVAL = Format(
@@ -88,11 +88,11 @@ ALPACA_EVAL = Format(
     '[{"instruction": "Why?", "generator_1": "gpt4", "output_1": "...", "generator_2": "x", "output_2": "...", '
     '"dataset": "koala", "annotator": "judge", "preference": 1.8}]',
     {
-        **{"model_a": "generator_1", "model_b": "generator_2", "winner": "verdict"},
+        **{"model_a": "generator_1", "model_b": "generator_2", "winner": "preference"},
         **{"labels": {**_sides(1, 2), "0": "tie", None: "drop"}, "text": "instruction"},
         **{"context": ("dataset",), "voter": "annotator"},
     },
-    made=("verdict",),
+    made=("preference",),
     needs=("preference",),
     columns=_alpaca_eval,
 )
@@ -100,7 +100,7 @@ ALPACA_EVAL = Format(
 
 def _judge_arena(table: pa.Table, file: str) -> Columns:
     said = _sided(numbers(table, "pref"), 0, 1, texts(table, "pref"))
-    return {"verdict": pc.coalesce(said, texts(table, "winner")) if "winner" in table.column_names else said}
+    return {"pref": pc.coalesce(said, texts(table, "winner"))}
 
 
 JUDGE_ARENA = Format(
@@ -110,14 +110,14 @@ JUDGE_ARENA = Format(
     '{"question_id": 1, "model_a": "x", "model_b": "y", "judge_model": "j", "winner": "model_b", "pref": 0.8}',
     {
         **{
-            "winner": "verdict",
+            "winner": "pref",
             "labels": {**_sides(0, 1), None: "drop"},
             "context_id": "question_id",
             "voter": "judge_model",
         },
         **{"text": ("instruction", "prompt"), "context": ("lang", "language", "category")},
     },
-    made=("verdict",),
+    made=("pref",),
     needs=("pref", "winner"),
     columns=_judge_arena,
 )

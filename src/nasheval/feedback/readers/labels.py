@@ -149,9 +149,13 @@ def _refuse_unknown(
         unknown,
         f"unknown label {shown_values(seen)}" if named else "there is no label",
         column=name,
-        accepted=ACCEPTED + (f"; and those you gave, {', '.join(map(repr, labels))}" if labels else ""),
+        accepted=ACCEPTED + (f"; and {', '.join(map(_shown, labels))}" if labels else ""),
         fix=fix if named else ("fill in the label, or drop such rows with ", Argument("labels", {None: "drop"})),
     )
+
+
+def _shown(label: object) -> str:
+    return "nothing" if label is None else repr(label)
 
 
 def _counted(codes: Ints, values: list[str], meaning: Ints, by_name: Ints) -> dict[str, tuple[str, int]]:

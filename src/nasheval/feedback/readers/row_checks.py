@@ -51,11 +51,18 @@ class RowChecks:
             what += ", in other files too" if elsewhere else ""
             skip = ("pass ", Argument("on_error", "skip"), " to leave such rows out")
             fix = (*pieces(fix), ", or ", *skip) if fix else skip
-            total = int(rows.sum())
+            total = self._count(np.flatnonzero(rows))
             self.problems.append(
                 ReadError(what, source=file, column=column, rows=first, total=total, accepted=accepted, fix=fix)
             )
             self.bad |= rows
+
+    def _count(self, rows: Ints) -> int:
+        """Return how many rows of files some rows were made of."""
+        if self.numbers is None:
+            return len(rows)
+        file = np.searchsorted(np.cumsum([count for *_, count in self.files]), rows, side="right")
+        return len(np.unique(np.stack([file, self.numbers[rows]]), axis=1).T)
 
     def located(self, rows: Ints) -> tuple[str, tuple[int, ...], bool]:
         """Return the file of the first of some rows, the first few there, counted from 1, and whether others follow."""

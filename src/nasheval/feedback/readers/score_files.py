@@ -45,6 +45,13 @@ def pivot(table: pa.Table, source: str) -> tuple[pa.Table, dict[str, int]]:
     table, score = table.filter(pa.array(use)), score[use]
     item, first = by_appearance(codes_of(coded(table["item"])))
     agents = coded(table["agent"])
+    if len(agents.dictionary) < 2:
+        raise ReadError(
+            f"one model alone has scores ({listed(agents.dictionary.to_pylist())})",
+            source=source,
+            accepted="scores of two or more models",
+            fix="name the folder, or a glob, that holds the files of all of them",
+        )
     agent = np.asarray(agents.indices)
     row, run = by_appearance(joint_codes([item.astype(np.int64), _occurrence(item, agent)]))
     wide = np.full((len(agents.dictionary), len(run)), np.nan)
@@ -139,6 +146,11 @@ def _metric(named: dict[str, float | None], wanted: str, file: Path) -> str | No
     return wanted or next(iter(named), None)
 
 
+def _count_others(left: Counter[str], named: dict[str, float | None], taken: str | None) -> None:
+    if len(named) > 1:
+        left[f"scores other than {taken!r}"] += len(named) - 1
+
+
 def _number(value: Any) -> float | None:
     return float(value) if isinstance(value, int | float) else None
 
@@ -160,6 +172,7 @@ def _harness(rows: list[Record], file: Path, metric: str) -> tuple[list[Record],
         named = {str(name): _number(row.get(name)) for name in names if name not in _HARNESS_OWN}
         named = {name: value for name, value in named.items() if value is not None or "metrics" in row}
         name = _metric(named, metric, file)
+        _count_others(left, named, name)
         made.append(
             {ROW: number, "item": f"{row.get('doc_id')}/{task}", "agent": agent, "task": task}
             | {"score": named.get(name) if name else None, "prompt": _question(row.get("doc"))}
@@ -204,6 +217,7 @@ def _helm(rows: list[Record], file: Path, metric: str) -> tuple[list[Record], di
             _stat_name(stat): _number(stat.get("mean")) for stat in row.get("stats") or [] if isinstance(stat, dict)
         }
         name = _metric(stats, metric, file)
+        _count_others(left, stats, name)
         made.append(
             {ROW: number, "item": f"{row.get('instance_id')}/{task}", "agent": model[1] if model else run}
             | {
@@ -258,7 +272,9 @@ def _openai_evals(rows: list[Record], file: Path, metric: str) -> tuple[list[Rec
         if not named:
             left[f"lines of type {short(str(row.get('type')))!r} without a number"] += 1
             continue
-        score = named[_metric(named, metric, file) or ""]
+        name = _metric(named, metric, file)
+        _count_others(left, named, name)
+        score = named.get(name) if name else None
         made.append({ROW: number, "item": f"{sample}/{task}", "agent": models[0], "task": task, "score": score})
     return [row | {"prompt": prompts.get(row["item"].rpartition("/")[0])} for row in made], dict(left)
 
@@ -279,6 +295,9 @@ OPENAI_EVALS = Format(
     WIDE,
     made=LONG,
     records=_openai_evals,
+    tells=lambda rows: (
+        isinstance(rows[0].get("spec"), dict) and bool({"completion_fns", "eval_name"} & {*rows[0]["spec"]})
+    ),
     whole=pivot,
 )
 

@@ -45,7 +45,7 @@ class Source:
         files: those that are read.
         make: what wrote it, where that is known.
         numbers: the column that holds the number of each row in its file, where rows were made of others.
-        dropped: what was left out before there were rows, by reason.
+        aside: what was left out before there were rows, in words.
     """
 
     label: str
@@ -56,7 +56,7 @@ class Source:
     files: tuple[Path, ...] = ()
     make: str = ""
     numbers: str = ""
-    dropped: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    aside: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -249,9 +249,9 @@ def together(opened: Sequence[Source], label: str) -> Source:
                 yield file, _typed(table, types)
 
     counts = [one.rows for one in opened]
-    dropped = Counter[str]()
+    aside = Counter[str]()
     for one in opened:
-        dropped.update(one.dropped)
+        aside.update(one.aside)
     return Source(
         label,
         pa.schema({field.name: field for one in reversed(opened) for field in one.schema}.values()),
@@ -261,7 +261,7 @@ def together(opened: Sequence[Source], label: str) -> Source:
         files=tuple(file for one in opened for file in one.files),
         make=opened[0].make,
         numbers=opened[0].numbers,
-        dropped=dropped,
+        aside=aside,
     )
 
 

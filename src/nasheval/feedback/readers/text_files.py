@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
-from nasheval.contexts.table import as_table
+from nasheval.contexts.table import as_table, is_list
 from nasheval.errors import InputError, ReadError, one_line
 from nasheval.feedback.readers.row_checks import short
 
@@ -146,6 +146,8 @@ def read_json(file: Path) -> pa.Table:
         table = pa_json.read_json(pa.BufferReader(raw), read_options=block)
     except UNREADABLE as error:
         table = _irregular(file, raw, one_line(error))
+    if any(is_list(kind) and pa.types.is_null(kind.value_type) for kind in table.schema.types):
+        table = _as_columns(file, _json_lines(file, raw))  # Arrow miscounts nulls in lists of nothing else
     if table.num_rows == 1 and table.num_columns and all(pa.types.is_struct(kind) for kind in table.schema.types):
         raise ReadError(
             "this is a table stored column by column",
