@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import typer
 
-from nasheval.choices import DesignName, OnError
+from nasheval.choices import DesignName, Grades, OnError
 from nasheval.cli.options import split
 from nasheval.errors import InputError
 
@@ -50,7 +50,13 @@ class Reading:
     model_a: Annotated[str, _option("Votes: column of the agent shown first.")] = ""
     model_b: Annotated[str, _option("Votes: column of the agent shown second.")] = ""
     winner: Annotated[str, _option("Votes: column of the label.")] = ""
-    labels: Annotated[str, _option("Votes: what labels mean, as 1=a,2=b,3=tie,-1=drop (or both_bad).")] = ""
+    labels: Annotated[
+        str, _option("Votes: what labels mean, as 1=a,2=b,3=tie,-1=drop (or both_bad); b:0.5 is half as strong.")
+    ] = ""
+    grade: Annotated[str, _option("Votes: column of how strong each verdict is, above 0 and at most 1.")] = ""
+    grades: Annotated[Grades, _option("Votes: keep how strong verdicts are (A>B is half of A>>B), or their sign.")] = (
+        "keep"
+    )
     rank_a: Annotated[str, _option("Votes: column of the first agent's rank, 1 is best, in place of a label.")] = ""
     rank_b: Annotated[str, _option("Votes: column of the second agent's rank.")] = ""
     average_repeats: Annotated[
@@ -146,7 +152,18 @@ class Reading:
 _COMMON = ("context", "categorical", "context_id", "join")
 _COLUMNS = ("voter", "time", "propensity", "weight", "text", "agents", "design")
 _OWN = {
-    "votes": (*_COLUMNS, "model_a", "model_b", "winner", "labels", "rank_a", "rank_b", "average_repeats"),
+    "votes": (
+        *_COLUMNS,
+        "model_a",
+        "model_b",
+        "winner",
+        "labels",
+        "grade",
+        "grades",
+        "rank_a",
+        "rank_b",
+        "average_repeats",
+    ),
     "rankings": (*_COLUMNS, "ballot", "agent", "rank", "order"),
     "scores": ("agents", "text", "seed", "pairs_per_context"),
 }

@@ -67,7 +67,7 @@ class Coverage:
         empty_contexts: contexts without a record.
         design, design_reason: how the log came about.
         counts: what was said of each pair.
-        weighted: whether the records have weights.
+        weighted: whether the records have weights, or grades.
         components: groups of agents that comparisons connect.
         never_won, never_lost: agents without a single win, or loss.
         rare: names of menus with fewer than `OFTEN` records, rarest first (at most 20); n_rare: how many there are.
@@ -215,7 +215,7 @@ def measure(
         design=design.name,
         design_reason=design.reason,
         counts=counts,
-        weighted=records.weight is not None,
+        weighted=records.weight is not None or records.grade is not None,
         components=tuple(sorted((named(group == g) for g in range(n_groups)), key=len, reverse=True)),
         never_won=named(seen & (counts.wins.sum(axis=1) == 0)),
         never_lost=named(seen & (counts.wins.sum(axis=0) == 0)),

@@ -83,6 +83,21 @@ def test_siblings_of_a_rated_answer_share_one_unit_of_weight(here):
     assert set(log.contexts["prompt"].to_pylist()) == {"Why?"}
 
 
+@pytest.mark.parametrize(
+    ("name", "grades"),
+    [
+        ("arena-hard judgments", [0.0, 0.5, 0.5, 1.0]),
+        ("AlpacaEval annotations", [0.0, 0.6, 1.0]),
+        ("JudgeArena battles", [0.0, 0.6, 0.8]),
+        ("MT-bench pairs", [0, 1, 1]),
+    ],
+)
+def test_grades_are_kept_unless_told(name, grades, here):
+    path = write(here, CASES[name][0])
+    assert sorted(np.abs(ne.read(path).verdicts.z).tolist()) == pytest.approx(grades)
+    assert sorted(np.abs(ne.read(path, grades="sign").verdicts.z).tolist()) == [float(grade > 0) for grade in grades]
+
+
 # -- questions --------------------------------------------------------------------------------------------------------
 
 
@@ -308,10 +323,11 @@ def test_real_arena_hard():
     assert (log.design, log.coverage().condorcet_winner) == ("inclusion", None)
 
 
-def test_real_arena_hard_against_its_own_lines():
+@pytest.mark.parametrize(("grades", "slight"), [("keep", 0.5), ("sign", 1)])
+def test_real_arena_hard_against_its_own_lines(grades, slight):
     """The mean verdict of a model, against a count of the raw lines."""
     folder = data("arena_hard/judgment")
-    log, worth = ne.read(folder), {"A>>B": 1, "A>B": 1, "A=B": 0, "B>A": -1, "B>>A": -1}
+    log, worth = ne.read(folder, grades=grades), {"A>>B": 1, "A>B": slight, "A=B": 0, "B>A": -slight, "B>>A": -1}
     with open(f"{folder}/deepseek-r1.jsonl", encoding="utf-8") as lines_of:
         games = [[game["score"] for game in json.loads(line)["games"]] for line in lines_of]
     expected = np.mean([(-worth[first] + worth[second]) / 2 for first, second in games])
@@ -324,6 +340,10 @@ def test_real_alpaca_eval():
     assert (log.report.kind, log.n_records, log.n_contexts, log.n_agents) == ("AlpacaEval annotations", 2_999, 300, 11)
     assert log.report.labels == {"below 1.5": ("a", 2_161), "above 1.5": ("b", 836), "1.5": ("tie", 2)}
     assert log.contexts.column_names == ["dataset", "instruction"]
+    with open(data("alpaca_eval/phi-2/annotations.json"), encoding="utf-8") as annotations:
+        preference = [row["preference"] for row in json.load(annotations)]
+    margin = log.pair_counts.margin[log.agents.index("phi-2"), log.agents.index("gpt4_1106_preview")]
+    assert margin == pytest.approx(np.mean(preference) * 2 - 3)
 
 
 def test_real_wmt():

@@ -34,7 +34,7 @@ READERS: dict[str, Callable[..., Feedback]] = {
 _JSON = (".json", ".jsonl", ".ndjson")
 _QUESTIONS = ("question.jsonl", "questions.jsonl")
 _ABOVE = 3  # folders above a file in which its questions may lie
-_COLUMN_ROLES = ("text", "context_id", "voter", "time", "weight", "propensity")
+_COLUMN_ROLES = ("text", "context_id", "voter", "time", "weight", "propensity", "grade")
 # Arguments that say how a table is read: with one of them it is read as it is.
 _OWN = ("model_a", "model_b", "winner", "rank_a", "rank_b", "ballot", "agent", "rank", "order", "pairs_per_context")
 

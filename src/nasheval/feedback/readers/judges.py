@@ -14,8 +14,8 @@ from nasheval.feedback.readers.score_files import LONG, WIDE, pivot
 NO_BASELINE = "baseline"  # what an opponent is called that a file does not name
 _GAMES = 2
 _LABELS: dict[str | None, str] = {
-    **dict.fromkeys(("A>>B", "A>B", "B<A", "B<<A"), "a"),
-    **dict.fromkeys(("B>>A", "B>A", "A<B", "A<<B"), "b"),
+    **{"A>>B": "a", "B<<A": "a", "A>B": "a:0.5", "B<A": "a:0.5"},
+    **{"B>>A": "b", "A<<B": "b", "B>A": "b:0.5", "A<B": "b:0.5"},
     **dict.fromkeys(("A=B", "B=A"), "tie"),
     None: "drop",
 }
@@ -78,7 +78,8 @@ def _sides(low: float, high: float) -> dict[str | None, str]:
 
 
 def _alpaca_eval(table: pa.Table, file: str) -> Columns:
-    return {"preference": _sided(numbers(table, "preference"), 1, 2, texts(table, "preference"))}
+    values = numbers(table, "preference")
+    return {"preference": _sided(values, 1, 2, texts(table, "preference")), "grade": np.abs(2 * values - 3)}
 
 
 ALPACA_EVAL = Format(
@@ -88,11 +89,11 @@ ALPACA_EVAL = Format(
     '[{"instruction": "Why?", "generator_1": "gpt4", "output_1": "...", "generator_2": "x", "output_2": "...", '
     '"dataset": "koala", "annotator": "judge", "preference": 1.8}]',
     {
-        **{"model_a": "generator_1", "model_b": "generator_2", "winner": "preference"},
+        **{"model_a": "generator_1", "model_b": "generator_2", "winner": "preference", "grade": "grade"},
         **{"labels": {**_sides(1, 2), "0": "tie", None: "drop"}, "text": "instruction"},
         **{"context": ("dataset",), "voter": "annotator"},
     },
-    made=("preference",),
+    made=("preference", "grade"),
     needs=("preference",),
     columns=_alpaca_eval,
 )
@@ -100,7 +101,8 @@ ALPACA_EVAL = Format(
 
 def _judge_arena(table: pa.Table, file: str) -> Columns:
     said = _sided(numbers(table, "pref"), 0, 1, texts(table, "pref"))
-    return {"pref": pc.coalesce(said, texts(table, "winner"))}
+    grade = np.abs(2 * numbers(table, "pref") - 1)
+    return {"pref": pc.coalesce(said, texts(table, "winner")), "grade": np.where(np.isnan(grade), 1.0, grade)}
 
 
 JUDGE_ARENA = Format(
@@ -111,13 +113,14 @@ JUDGE_ARENA = Format(
     {
         **{
             "winner": "pref",
+            "grade": "grade",
             "labels": {**_sides(0, 1), None: "drop"},
             "context_id": "question_id",
             "voter": "judge_model",
         },
         **{"text": ("instruction", "prompt"), "context": ("lang", "language", "category")},
     },
-    made=("pref",),
+    made=("pref", "grade"),
     needs=("pref", "winner"),
     columns=_judge_arena,
 )
@@ -211,7 +214,7 @@ WILD_BENCH = Format(
     {
         **{"model_a": "A", "model_b": "B", "winner": "choice", "context_id": "session_id"},
         "labels": {
-            **{"A++": "a", "A+": "a", "A=B": "tie", "B+": "b", "B++": "b", None: "drop"},
+            **{"A++": "a", "A+": "a:0.5", "A=B": "tie", "B+": "b:0.5", "B++": "b", None: "drop"},
             **{"A": "a", "B": "b", "N/A": "drop"},
         },
         **{"context": ("primary_tag",), "average_repeats": True},

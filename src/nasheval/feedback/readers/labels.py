@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import pyarrow as pa
 
-from nasheval.arrays import Array, Bools, Ints, int_dtype
+from nasheval.arrays import Array, Bools, Floats, Ints, int_dtype
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.readers.parsing import to_numbers
@@ -19,6 +19,7 @@ from nasheval.feedback.records import Records
 FIRST, SECOND, TIE, BOTH_BAD, DROP, UNKNOWN = range(6)
 MEANINGS = {"a": FIRST, "b": SECOND, "tie": TIE, "both_bad": BOTH_BAD, "drop": DROP}
 NAMES = (*MEANINGS, "unknown")
+_GRADED = re.compile(r"[ab]:(0?\.\d*[1-9]\d*|1(\.0*)?)")  # who won, and how clearly
 _SHOWN_LABELS = 10  # unknown labels that the advice names
 _ROWS = 1 << 20  # rows counted at a time
 
@@ -48,8 +49,9 @@ ACCEPTED = (
 )
 
 
-# Who won each row, (n,) codes FIRST ... UNKNOWN; and what each raw label was taken to mean, with its count.
-Outcomes: TypeAlias = tuple[Ints, dict[str, tuple[str, int]]]
+# Who won each row, (n,) codes FIRST ... UNKNOWN; what each raw label was taken to mean, with its count; and (n,) how
+# strong each verdict is, above 0 and at most 1, or None where all are 1.
+Outcomes: TypeAlias = tuple[Ints, dict[str, tuple[str, int]], Floats | None]
 
 
 def read_labels(
@@ -91,7 +93,14 @@ def read_labels(
         by_name[named == first], by_name[named == second] = FIRST, SECOND
         np.copyto(outcome, by_name, where=by_name >= 0)
     _refuse_unknown(checks, outcome == UNKNOWN, codes, [*values, None], name, labels)
-    return outcome, _counted(codes, values, meaning, by_name)
+    counted, grades = _counted(codes, values, meaning, by_name), _grades(labels)
+    grade = np.array([grades.get(v, grades.get(_plain(v), 1.0)) for v in values] + [1.0])
+    graded = {
+        v: (f"{counted[v][0]}:{g:g}", counted[v][1])
+        for v, g in zip(values, grade, strict=False)
+        if v in counted and g < 1
+    }
+    return outcome, counted | graded, grade[codes] if graded else None
 
 
 def _meanings(labels: Mapping[Any, str] | None) -> dict[str | None, int]:
@@ -100,14 +109,24 @@ def _meanings(labels: Mapping[Any, str] | None) -> dict[str | None, int]:
         raise InputError(f"labels is {labels!r}; accepted is what each label means, such as labels={{'draw': 'tie'}}.")
     meant: dict[str | None, int] = {}
     for label, meaning in (labels or {}).items():
-        if not isinstance(meaning, str) or meaning not in MEANINGS:
+        what = meaning.partition(":")[0] if isinstance(meaning, str) and _GRADED.fullmatch(meaning) else meaning
+        if not isinstance(what, str) or what not in MEANINGS:
             raise InputError(
                 Argument("labels", {label: meaning}),
                 ": accepted are 'a' (the first agent won), 'b', 'tie', 'both_bad' and 'drop' (leave such rows out).",
             )
-        shown = [str(label).lower(), str(label)] if isinstance(label, bool) else [_plain(label), _text(label)]
-        meant.update(dict.fromkeys(shown, MEANINGS[meaning]))
+        meant.update(dict.fromkeys(_spellings(label), MEANINGS[what]))
     return meant
+
+
+def _grades(labels: Mapping[Any, str] | None) -> dict[str | None, float]:
+    """Return how strong the verdicts are that labels such as 'a:0.5' stand for."""
+    graded = [(label, meaning.partition(":")[2]) for label, meaning in (labels or {}).items() if ":" in meaning]
+    return {spelled: float(grade) for label, grade in graded for spelled in _spellings(label)}
+
+
+def _spellings(label: object) -> list[str | None]:
+    return [str(label).lower(), str(label)] if isinstance(label, bool) else [_plain(label), _text(label)]
 
 
 def _text(label: object) -> str | None:
@@ -183,7 +202,7 @@ def read_ranks(checks: RowChecks, columns: list[pa.ChunkedArray], names: tuple[s
     code = np.where(first < second, FIRST, np.where(second < first, SECOND, np.where(first == second, TIE, UNKNOWN)))
     said = (f"{names[0]} < {names[1]}", f"{names[0]} > {names[1]}", "equal ranks")
     counts = {label: (NAMES[i], count) for i, label in enumerate(said) if (count := int((code == i).sum()))}
-    return code.astype(np.int8), counts
+    return code.astype(np.int8), counts, None
 
 
 def read_one_hot(checks: RowChecks, columns: list[pa.ChunkedArray], names: tuple[str, str, str]) -> Outcomes:
@@ -208,7 +227,7 @@ def read_one_hot(checks: RowChecks, columns: list[pa.ChunkedArray], names: tuple
     )
     code = np.where(ones == 1, table.argmax(axis=1), UNKNOWN).astype(np.int8)
     counts = {name: (NAMES[i], int(table[:, i].sum())) for i, name in enumerate(names)}
-    return code, counts
+    return code, counts, None
 
 
 def duel_records(first: Ints, second: Ints, outcome: Ints, *, n_agents: int, **columns: Array | None) -> Records:
@@ -217,7 +236,7 @@ def duel_records(first: Ints, second: Ints, outcome: Ints, *, n_agents: int, **c
     Args:
         first, second: (n,) agent numbers in the order shown; never the same agent.
         outcome: (n,) FIRST, SECOND, TIE or BOTH_BAD.
-        columns: propensity, weight, voter, time.
+        columns: propensity, weight, voter, time, grade.
     """
     kind, n = int_dtype(max(n_agents - 1, 0)), len(first)
     swapped = first > second

@@ -4,20 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from nasheval.arrays import Ints
+from nasheval.arrays import Floats, Ints
+from nasheval.choices import Grades
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, boolean_tags, detect_schema
 from nasheval.feedback.readers.covariates import COMPARED, VERDICT, Covariates
 from nasheval.feedback.readers.guessing import not_recognised
-from nasheval.feedback.readers.labels import DROP, TIE, Outcomes, duel_records, read_labels, read_one_hot, read_ranks
-from nasheval.feedback.readers.parsing import agents_in, names_in, refuse_no_agent
+from nasheval.feedback.readers.labels import (
+    DROP,
+    FIRST,
+    SECOND,
+    TIE,
+    Outcomes,
+    duel_records,
+    read_labels,
+    read_one_hot,
+    read_ranks,
+)
+from nasheval.feedback.readers.parsing import agents_in, names_in, refuse_no_agent, to_numbers
 from nasheval.feedback.readers.row_checks import (
     OnError,
     RowChecks,
@@ -46,6 +57,8 @@ def read_votes(
     time: str | None = None,
     propensity: str | None = None,
     weight: str | None = None,
+    grade: str | None = None,
+    grades: Grades = "keep",
     agents: Sequence[str] | None = None,
     join: Any = None,
     average_repeats: bool = False,
@@ -71,9 +84,13 @@ def read_votes(
             In a CSV file, which has no types, a column of which 90% or more are numbers is else taken for numbers, and
             what is none of them for an error.
         model_a, model_b, winner: columns of the two agents as shown, and of the label.
-        labels: what each label means: {"1": "a", "2": "b", "3": "tie", "-1": "drop"}, or "both_bad".
+        labels: what each label means: {"1": "a", "2": "b", "3": "tie", "-1": "drop"}, or "both_bad"; "a:0.5" and
+            "b:0.5" stand for a verdict of half the strength.
         rank_a, rank_b: columns of the ranks of the two agents, 1 is best, in place of a label.
         voter, time, propensity, weight: columns, where there are any.
+        grade: column of how strong each verdict is, above 0 and at most 1; a verdict is then a number in [-1, 1], its
+            grade for the winner.
+        grades: "keep", or "sign" to count all verdicts alike.
         agents: keep only the votes among these, as `Feedback.keep_agents` does.
         join: (table, key) or (table, key here, key there): context and text columns may come from that table.
         average_repeats: records of the same pair in one context share one unit of weight, as when both presentation
@@ -82,6 +99,7 @@ def read_votes(
         on_error: "raise", or "skip" to leave bad rows out and print how many.
     """
     opened = open_source(source)
+    opened.need("grade", *([grade] if grade else []))
     schema = _schema(opened, model_a, model_b, _verdict(winner, rank_a, rank_b))
     beside = Covariates(
         opened,
@@ -90,7 +108,8 @@ def read_votes(
         join=join,
         categorical=categorical,
         named=schema.names,
-        refused=dict.fromkeys(schema.verdict, VERDICT) | dict.fromkeys((schema.first, schema.second), COMPARED),
+        refused=dict.fromkeys((*schema.verdict, *([grade] if grade else [])), VERDICT)
+        | dict.fromkeys((schema.first, schema.second), COMPARED),
         roles={
             "voter": voter or (schema.voter if schema.voter in opened.names else None),
             "time": time or (schema.time if schema.time in opened.names else None),
@@ -99,9 +118,10 @@ def read_votes(
         prompt=schema.prompt,
         json_text=schema.name == ARENA_55K.name,
     )
-    table, checks = beside.read(schema.verdict, on_error)
+    table, checks = beside.read([*schema.verdict, *([grade] if grade else [])], on_error)
     names, chosen, first, second = _sides(checks, table, schema, agents)
-    code, meanings = _outcomes(checks, table, schema, names, first, second, labels)
+    code, meanings, strength = _outcomes(checks, table, schema, names, first, second, labels)
+    strength = _strength(checks, table, code, strength, grade, grades)
     contexts, columns = beside.contexts(checks, table), beside.record_columns(checks, table)
     keep = checks.settle()
     if not keep.any():
@@ -109,6 +129,7 @@ def read_votes(
     sound, voters = ~checks.faulty, columns.pop("voters", None)
     contexts, context_of = beside.group(table, contexts, np.flatnonzero(sound))
     rows = {"first": first, "second": second, "outcome": np.where(code == DROP, np.int8(TIE), code), **columns}
+    rows |= {} if strength is None else {"grade": strength}
     rows = rows if sound.all() else {name: values[sound] for name, values in rows.items()}
     records = duel_records(**rows, n_agents=len(names))
     del table, first, second, rows, columns  # hundreds of megabytes of a large log, which holds them in its own form
@@ -120,7 +141,8 @@ def read_votes(
         agents=names,
         kind=opened.make or schema.name,
         used=int(keep.sum()),
-        roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])},
+        roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])}
+        | ({} if strength is None else {"grade": grade or "by label"}),
         labels=meanings,
         voters=voters,
         design=design,
@@ -214,6 +236,23 @@ def _chosen(agents: Sequence[str], seen: list[str], source: str) -> list[str]:
     if len(names) < 2:
         raise InputError(Argument("agents"), f" names {listed(names)}; a comparison needs two or more different ones.")
     return names
+
+
+def _strength(
+    checks: RowChecks, table: pa.Table, code: Ints, by_label: Floats | None, name: str | None, grades: str
+) -> Floats | None:
+    """Return (n,) how strong each verdict is, by its label or by a column; None where all count alike."""
+    if grades not in get_args(Grades):
+        raise InputError(Argument("grades", grades), ": accepted are 'keep' and 'sign' (all verdicts count alike).")
+    strength = by_label
+    if name:
+        values, is_number = to_numbers(table[name])
+        decided = (code == FIRST) | (code == SECOND)
+        bad = decided & ~(is_number & (values > 0) & (values <= 1))
+        accepted = "a number above 0 and at most 1 where somebody won"
+        checks.reject_values(bad, table[name], " as grade", name=name, accepted=accepted, fix="correct the grade")
+        strength = np.where(decided & ~bad, values, 1.0)
+    return None if strength is None or grades == "sign" or (strength == 1).all() else strength
 
 
 def _outcomes(
