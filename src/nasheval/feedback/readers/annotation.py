@@ -90,10 +90,16 @@ def _ranker(rows: list[Record], file: Path, metric: str) -> tuple[list[Record], 
         if isinstance(ranked, dict):
             ranked = next((order for order in ranked.values() if isinstance(order, list)), [])
         items = next((value for value in data.values() if isinstance(value, list)), [])
-        names = {one.get("id"): one.get("model") or one.get("id") for one in items if isinstance(one, dict)}
+        names = {str(one.get("id")): one.get("model") or one.get("id") for one in items if isinstance(one, dict)}
         for place, one in enumerate(ranked if isinstance(ranked, list) else [], start=1):
             made.append(
-                {ROW: number, "ballot": ballot, "agent": names.get(one, one), "rank": place, "prompt": _asked(data)}
+                {
+                    ROW: number,
+                    "ballot": ballot,
+                    "agent": names.get(str(one), one),
+                    "rank": place,
+                    "prompt": _asked(data),
+                }
                 | {"annotator": _who(annotation), **_plain(data)}
             )
     return made, dict(left)
@@ -144,7 +150,8 @@ def _answers(row: Record, question: str) -> Iterator[tuple[Any, Any, str]]:
 def _argilla(rows: list[Record], file: Path, metric: str) -> tuple[list[Record], dict[str, int]]:
     """Return one row per submitted answer to the first question, or to the one that `metric` names."""
     suffix = ".responses"
-    questions = [name.removesuffix(suffix) for name in rows[0] if name.endswith(suffix)]
+    keys = list(dict.fromkeys(key for row in rows for key in row))
+    questions = [name.removesuffix(suffix) for name in keys if name.endswith(suffix)]
     question = metric or questions[0]
     if question not in questions:
         raise ReadError(
@@ -153,7 +160,7 @@ def _argilla(rows: list[Record], file: Path, metric: str) -> tuple[list[Record],
             accepted=f"its questions, {listed(questions)}",
             fix=("pass one of them as ", Argument("score")),
         )
-    sides = paired_names(list(rows[0]), ("model", "agent", "system", "generator"))
+    sides = paired_names(keys, ("model", "agent", "system", "generator"))
     made, left = [], Counter[str]()
     for number, row in enumerate(rows, start=1):
         left["records without an answer"] += not any(True for _ in _answers(row, question))

@@ -25,7 +25,7 @@ def _fastchat(rows: list[Record], file: Path, metric: str) -> tuple[list[Record]
     votes, others = [], Counter[str]()
     for number, row in enumerate(rows, start=1):
         kind = row.get("type")
-        if kind not in _BUTTONS and not row.get("states") and not row.get("models"):
+        if str(kind) not in _BUTTONS and not row.get("states") and not row.get("models"):
             others[f"lines of type {str(kind)[:40]!r}, which are no votes"] += 1
             continue
         states = [state if isinstance(state, dict) else {} for state in _listed(row.get("states"))] + [{}, {}]
@@ -138,9 +138,10 @@ def _p2l(table: pa.Table, file: str) -> Columns:
     sorted_so = np.asarray(pc.less(texts(table, "model_a"), texts(table, "model_b")).fill_null(False))
     said = np.where((winner < loser) == sorted_so, "first", "second").astype(object)
     said[tie == 1], said[tie == 2] = "tie", "both_bad"
-    raw = np.array([None if value is None else str(value) for value in table["labels"].to_pylist()], object)
-    odd = np.isnan(winner) | np.isnan(loser) | (winner == loser) | ~np.isin(tie, (0, 1, 2))
-    return {"labels": pa.array(np.where(odd, raw, said), pa.large_string())}
+    odd = np.flatnonzero(np.isnan(winner) | np.isnan(loser) | (winner == loser) | ~np.isin(tie, (0, 1, 2)))
+    raw = table["labels"].take(pa.array(odd)).to_pylist()  # as they are written, for the message
+    said[odd] = [None if value is None else str(value) for value in raw]
+    return {"labels": pa.array(said, pa.large_string())}
 
 
 P2L = Format(

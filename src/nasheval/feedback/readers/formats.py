@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Array, Floats, Ints
 from nasheval.contexts.table import decoded, is_list
-from nasheval.errors import ReadError
+from nasheval.errors import ReadError, one_line
 from nasheval.feedback.readers.parsing import to_numbers
 from nasheval.feedback.readers.row_checks import short
 from nasheval.feedback.readers.sources import Piece, Source, open_source, table_source
@@ -87,7 +87,7 @@ def converted(source: Source, format: Format, score: str) -> Source:
         raw = [name for name in columns if name not in (*format.made, ROW)]
         before: dict[str, int] = {}
         for file, table in source.pieces([*needs, *raw], text=text | set(needs)):
-            made = make(pa.table({name: decoded(table[name]) for name in needs}), file)
+            made = _made(make, pa.table({name: decoded(table[name]) for name in needs}), file, format)
             row = np.asarray(made.pop(ROW, np.arange(table.num_rows)))
             made |= {name: table[name].take(pa.array(row)) for name in raw}
             made[ROW] = pa.array(row + 1 + before.get(file, 0))
@@ -105,6 +105,19 @@ def converted(source: Source, format: Format, score: str) -> Source:
         numbers=ROW,
         aside={**source.aside, **({f"other scores ({', '.join(others)})": len(others)} if others else {})},
     )
+
+
+def _made(make: Callable[[pa.Table, str], Columns], table: pa.Table, file: str, format: Format) -> Columns:
+    try:
+        return make(table, file)
+    except pa.ArrowException as error:
+        kinds = ", ".join(f"{field.name}: {short(str(field.type))}" for field in table.schema)
+        raise ReadError(
+            f"this looks like {format.name}, but its columns hold something else ({one_line(error)}; {kinds})",
+            source=file,
+            accepted=f"rows such as {format.example}",
+            fix="check that this is the file you meant",
+        ) from None
 
 
 def _needed(source: Source, pattern: str, score: str) -> list[str]:
@@ -133,11 +146,14 @@ def from_records(rows: list[Record], file: Path, format: Format, metric: str) ->
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Return values as an array; as text where they have no common type."""
+    """Return values as an array; as text where they are nested, or have no common type."""
     try:
-        return pa.array(values)
+        made = pa.array(values)
+        if not pa.types.is_nested(made.type):
+            return made
     except (pa.ArrowException, TypeError, ValueError, OverflowError):
-        return pa.array([None if value is None else str(value) for value in values])
+        pass
+    return pa.array([None if value is None else str(value) for value in values])
 
 
 def settled(source: Source, format: Format) -> Source:
