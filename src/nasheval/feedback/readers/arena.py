@@ -46,6 +46,11 @@ class VoteSchema:
         return (self.first, self.second, *((self.winner,) if isinstance(self.winner, str) else self.winner))
 
     @property
+    def roles(self) -> dict[str, str]:
+        """Which column plays which role, for a report."""
+        return {"model_a": self.first, "model_b": self.second, "winner": ", ".join(self.verdict[2:])}
+
+    @property
     def names(self) -> set[str]:
         """Those of them that hold names or labels, and so must not be taken for numbers."""
         return {self.first, self.second, *((self.winner,) if isinstance(self.winner, str) else ())}

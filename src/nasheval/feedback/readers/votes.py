@@ -9,7 +9,7 @@ from typing import Any, get_args
 import numpy as np
 import pyarrow as pa
 
-from nasheval.arrays import Floats, Ints
+from nasheval.arrays import Bools, Floats, Ints
 from nasheval.choices import Grades
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.design import DesignName
@@ -99,8 +99,8 @@ def read_votes(
         on_error: "raise", or "skip" to leave bad rows out and print how many.
     """
     opened = open_source(source)
-    opened.need("grade", *([grade] if grade else []))
-    schema = _schema(opened, model_a, model_b, _verdict(winner, rank_a, rank_b))
+    graded = [grade] if grade else []
+    schema = _schema(opened, model_a, model_b, _verdict(winner, rank_a, rank_b), graded)
     beside = Covariates(
         opened,
         context=_usual_context(schema, opened) if context is None else context,
@@ -108,7 +108,7 @@ def read_votes(
         join=join,
         categorical=categorical,
         named=schema.names,
-        refused=dict.fromkeys((*schema.verdict, *([grade] if grade else [])), VERDICT)
+        refused=dict.fromkeys((*schema.verdict, *graded), VERDICT)
         | dict.fromkeys((schema.first, schema.second), COMPARED),
         roles={
             "voter": voter or (schema.voter if schema.voter in opened.names else None),
@@ -118,7 +118,7 @@ def read_votes(
         prompt=schema.prompt,
         json_text=schema.name == ARENA_55K.name,
     )
-    table, checks = beside.read([*schema.verdict, *([grade] if grade else [])], on_error)
+    table, checks = beside.read([*schema.verdict, *graded], on_error)
     names, chosen, first, second = _sides(checks, table, schema, agents)
     code, meanings, strength = _outcomes(checks, table, schema, names, first, second, labels)
     strength = _strength(checks, table, code, strength, grade, grades)
@@ -141,17 +141,21 @@ def read_votes(
         agents=names,
         kind=opened.make or schema.name,
         used=int(keep.sum()),
-        roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])}
-        | ({} if strength is None else {"grade": grade or "by label"}),
+        roles=schema.roles | ({} if strength is None else {"grade": grade or "by label"}),
         labels=meanings,
         voters=voters,
         design=design,
     )
     said = (code[sound] != DROP)[np.argsort(context_of, kind="stable")]
+    return _answered(whole, said, average_repeats, chosen if agents is not None else None)
+
+
+def _answered(whole: Feedback, said: Bools, average_repeats: bool, chosen: list[str] | None) -> Feedback:
+    """Return the records among chosen agents that have a verdict, under the design of all that were asked."""
     log = whole if said.all() else whole.keep_records(said)
     if average_repeats:
         log = replace(log.average_repeats(), given_design=whole.average_repeats().how_designed)
-    return (log if agents is None else log.keep_agents(chosen)).trimmed()
+    return (log if chosen is None else log.keep_agents(chosen)).trimmed()
 
 
 # -- which column is what ---------------------------------------------------------------------------------------------
@@ -166,8 +170,9 @@ def _verdict(winner: str | None, rank_a: str | None, rank_b: str | None) -> str 
 
 
 def _schema(
-    source: Source, model_a: str | None, model_b: str | None, winner: str | tuple[str, ...] | None
+    source: Source, model_a: str | None, model_b: str | None, winner: str | tuple[str, ...] | None, graded: list[str]
 ) -> VoteSchema:
+    source.need("grade", *graded)
     detected = detect_schema(source.names)
     if model_a or model_b or winner:
         base = detected or replace(PLAIN, name="votes, columns as given")
