@@ -54,8 +54,11 @@ def not_recognised(source: Source) -> ReadError:
     return ReadError(
         f"this does not look like a table of votes; its columns: {listed(source.names)}",
         source=source.label,
-        accepted="the columns model_a, model_b and winner; left, right and winner; an LMArena release; or a file of a "
-        "tool that `nasheval formats` lists",
+        accepted=(
+            "the columns model_a, model_b and winner; left, right and winner; an LMArena release; or ",
+            Argument("with nasheval.read a file of a tool", flag="a file of a tool"),
+            " that `nasheval formats` lists",
+        ),
         fix=(*guess, "name the columns with ", a, ", ", b, " and ", won, ", or use ", others),
     )
 
