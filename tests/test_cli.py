@@ -60,7 +60,7 @@ def test_bad_rows_give_status_one_and_every_problem(votes):
     assert "rows 5" in result.output.replace("row 5", "rows 5")
     assert "unknown label 'modela'" in result.output
     assert "'a' is compared with itself" in result.output
-    assert "--labels 'modela=...'" in result.output
+    assert "--labels 'modela=a'" in result.output
     assert "pass --on-error skip to leave such rows out" in result.output
     assert "This log cannot be used as it is" in result.output
 

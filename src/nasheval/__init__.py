@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from nasheval.feedback import datasets as datasets
     from nasheval.feedback import partition as partition
     from nasheval.feedback.log import Feedback as Feedback
+    from nasheval.feedback.readers.any_log import read as read
     from nasheval.feedback.readers.rankings import read_rankings as read_rankings
     from nasheval.feedback.readers.scores import read_scores as read_scores
     from nasheval.feedback.readers.votes import read_votes as read_votes
@@ -77,6 +78,7 @@ _HOMES = {
     "metrics": "nasheval.scoring.metrics",
     "partition": "nasheval.feedback.partition",
     "plots": "nasheval.scoring.plots",
+    "read": "nasheval.feedback.readers.any_log",
     "read_rankings": "nasheval.feedback.readers.rankings",
     "read_scores": "nasheval.feedback.readers.scores",
     "read_votes": "nasheval.feedback.readers.votes",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 
 OnError = Literal["raise", "skip"]
+Grades = Literal["keep", "sign"]
 DesignName = Literal["inclusion", "draws"]
 
 OutcomeName = Literal["voters", "lightgbm", "stack"]

@@ -103,6 +103,7 @@ def test_joined_records_fill_what_only_one_side_has() -> None:
     assert joined.voter.tolist() == [-1, 3, 0]
     assert joined.voter.dtype == np.int32
     assert np.array_equal(joined.time, [np.nan, 5.0, np.nan], equal_nan=True)
+    assert joined.grade.tolist() == [1.0, 0.5, 1.0]
     assert joined.offsets.tolist() == [0, 2, 4, 7]
 
 
@@ -132,6 +133,7 @@ def test_writing_into_a_column_raises(name: str) -> None:
 FULL: dict[str, list[Any]] = {
     "sizes": [2, 3], "agent": [1, 0, 4, 2, 3], "rank": [1, 2, 0, 0, 1], "zero": [1, 3], "shown": [0, 1, 2, 0, 1],
     "propensity": [0.1, 1.0], "weight": [0.5, 2.0], "voter": [3, 0], "time": [5.0, float("nan")],
+    "grade": [0.5, 1.0],
 }  # fmt: skip
 
 

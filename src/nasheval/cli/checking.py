@@ -87,11 +87,14 @@ def _print_report(console: Any, report: ReadReport) -> None:
         console.print(f"  {role}: {escaped(column)}", highlight=False)
     for reason, count in report.dropped.items():
         console.print(f"  left out: {count:,} {'row' if count == 1 else 'rows'} ({escaped(reason)})", highlight=False)
+    for reason, count in report.aside.items():
+        console.print(f"  left out: {count:,} {escaped(reason)}", highlight=False)
     if report.labels:
         table = Table("label", "taken as", "rows", title="Labels", title_justify="left")
         for label, (meaning, count) in sorted(report.labels.items(), key=lambda item: -item[1][1]):
             style = "red" if meaning == "unknown" else ""
-            table.add_row(escaped(label), _MEANINGS[meaning], f"{count:,}", style=style)
+            what, _, grade = meaning.partition(":")
+            table.add_row(escaped(label), _MEANINGS[what] + (f" ({grade})" if grade else ""), f"{count:,}", style=style)
         console.print(table)
     for problem in report.problems:
         console.print(f"[red]✗[/] {escaped(problem.message(Argument.as_flag))}", highlight=False)
@@ -120,7 +123,8 @@ def _record_line(log: Feedback, row: int) -> str:
     blocks = [[log.agents[a] for a in block] for block in log.records.blocks(row)]
     line = " > ".join(" = ".join(block) for block in blocks)
     if all(len(block) == 1 for block in blocks):
-        return line
+        grade = 1.0 if log.records.grade is None else log.records.grade[row]
+        return line if grade > 0.995 else f"{line} ({grade:.2g})"
     reason = {Zero.BOTH_BAD: " (both bad)", Zero.CENSORED: " (order inside = not asked)", Zero.LAST: " (last unranked)"}
     return line + reason.get(Zero(int(log.records.zero[row])), "")
 

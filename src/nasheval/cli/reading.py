@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Self
 
 import typer
 
-from nasheval.choices import DesignName, OnError
+from nasheval.choices import DesignName, Grades, OnError
 from nasheval.cli.options import split
 from nasheval.errors import InputError
 
 if TYPE_CHECKING:
     from nasheval.estimator import NashEval
     from nasheval.feedback.log import Feedback
+    from nasheval.feedback.readers.any_log import Log
     from nasheval.feedback.readers.sources import Source
 
 FILES = (
@@ -37,7 +37,9 @@ def _option(text: str, *, name: str | None = None, **more: Any) -> Any:
 class Reading:
     """How a log is read; an empty string or 0 leaves it to the reader."""
 
-    kind: Annotated[Kind, _option("What the file holds; auto tells from the columns.")] = "auto"
+    kind: Annotated[
+        Kind, _option("What the file holds; auto tells, and knows the tools that `nasheval formats` lists.")
+    ] = "auto"
     context: Annotated[str, _option("Context columns, with commas.")] = ""
     text: Annotated[str, _option("Prompt column; 'none' reads no text.")] = ""
     context_id: Annotated[str, _option("Column whose equal values are one context.")] = ""
@@ -48,14 +50,26 @@ class Reading:
     model_a: Annotated[str, _option("Votes: column of the agent shown first.")] = ""
     model_b: Annotated[str, _option("Votes: column of the agent shown second.")] = ""
     winner: Annotated[str, _option("Votes: column of the label.")] = ""
-    labels: Annotated[str, _option("Votes: what labels mean, as 1=a,2=b,3=tie,-1=drop (or both_bad).")] = ""
+    labels: Annotated[
+        str, _option("Votes: what labels mean, as 1=a,2=b,3=tie,-1=drop (or both_bad); b:0.5 is half as strong.")
+    ] = ""
+    grade: Annotated[str, _option("Votes: column of how strong each verdict is, above 0 and at most 1.")] = ""
+    grades: Annotated[Grades, _option("Votes: keep how strong verdicts are (A>B is half of A>>B), or their sign.")] = (
+        "keep"
+    )
+    rank_a: Annotated[str, _option("Votes: column of the first agent's rank, 1 is best, in place of a label.")] = ""
+    rank_b: Annotated[str, _option("Votes: column of the second agent's rank.")] = ""
     average_repeats: Annotated[
         bool, _option("Votes: records of one pair at one context share one unit of weight.", name="--average-repeats")
     ] = False
     ballot: Annotated[str, _option("Rankings: columns that tell ballots apart, with commas.")] = ""
     agent: Annotated[str, _option("Rankings: column of the agent.")] = ""
     rank: Annotated[str, _option("Rankings: column of the rank, 1 is best.")] = ""
-    agents: Annotated[str, _option("Votes: keep only these agents. Rankings, scores: their columns.")] = ""
+    order: Annotated[str, _option("Rankings: columns, with commas, that hold the best agent, the second, ...")] = ""
+    agents: Annotated[
+        str, _option("Votes: keep only these agents. Rankings, scores: their columns; 'scores.*' for all that fit.")
+    ] = ""
+    score: Annotated[str, _option("Scores: of files with several scores per answer, the one to take.")] = ""
     min_votes: Annotated[int, _option("Leave out agents with fewer records than this.", min=0)] = 0
     pairs_per_context: Annotated[int, _option("Scores: pairs drawn per prompt; 0 takes all.", min=0)] = 0
     voter: Annotated[str, _option("Column of who voted.")] = ""
@@ -86,9 +100,9 @@ class Reading:
             on_error: in place of the option.
         """
         path, wanted = self._bundled(file)
-        reader, options = wanted._reader(path)
+        opened, options = wanted._opened(path)
         with contextlib.redirect_stderr(io.StringIO()) if quiet else contextlib.nullcontext():
-            log: Feedback = reader(chosen_rows(path, self.where), on_error=on_error or self.on_error, **options)
+            log: Feedback = opened.read(on_error=on_error or self.on_error, **options)
         if self.min_votes:
             log = log.keep_frequent(self.min_votes)
         if self.part == "all":
@@ -116,40 +130,46 @@ class Reading:
         columns: Any = {role: names if isinstance(names, str) else ",".join(names) for role, names in unsaid.items()}
         return str(path(file)), replace(self, **columns)
 
-    def _reader(self, file: str) -> tuple[Callable[..., Feedback], dict[str, Any]]:
-        """Return the reader of a file, and those of the options that it takes and that say something."""
+    def _opened(self, file: str) -> tuple[Log, dict[str, Any]]:
+        """Return a file, opened, and those of the options that its reader takes and that say something."""
+        from nasheval.feedback.readers.any_log import open_log
         from nasheval.feedback.readers.preflib import SUFFIXES
-        from nasheval.feedback.readers.rankings import read_rankings
-        from nasheval.feedback.readers.scores import read_scores
-        from nasheval.feedback.readers.votes import read_votes
 
-        preflib = Path(file).suffix.lower() in SUFFIXES
-        by_options: Kind = "rankings" if self.ballot or preflib else "scores" if self.pairs_per_context else "votes"
-        kind = by_options if self.kind == "auto" else self.kind
-        if kind == "scores" and not self.agents:
-            raise InputError("Scores need --agents: the score columns, with commas, such as --agents gpt-4,claude-v2.")
         values = {**vars(self), "labels": _labels(self.labels), "join": joined(self.join)}
-        values |= {name: split(values[name]) for name in ("context", "categorical", "ballot", "agents")}
+        values |= {name: split(values[name]) for name in ("context", "categorical", "ballot", "agents", "order")}
         values |= {"design": self.design.removeprefix("auto"), "text": self.text if self.text != "none" else ""}
-        taken = (*_COMMON, *(("design",) if preflib and kind == "rankings" else _OWN[kind]))
+        log = open_log(file, kind=self.kind, score=self.score, options=values)
+        if log.kind == "scores" and not (self.agents or "agents" in log.options):
+            raise InputError("Scores need --agents: the score columns, with commas, such as --agents gpt-4,claude-v2.")
+        preflib = Path(file).suffix.lower() in SUFFIXES
+        taken = (*_COMMON, *(("design",) if preflib and log.kind == "rankings" else _OWN[log.kind]))
         options = {name: values[name] for name in taken if values[name] not in ("", [], None, False)}
-        if kind == "votes" and self.text == "none":
+        if self.text == "none":
             options["text"] = None
-        readers: dict[str, Callable[..., Feedback]]
-        readers = {"votes": read_votes, "rankings": read_rankings, "scores": read_scores}
-        return readers[kind], options
+        return replace(log, source=chosen_rows(log.source, self.where)), options
 
 
 _COMMON = ("context", "categorical", "context_id", "join")
 _COLUMNS = ("voter", "time", "propensity", "weight", "text", "agents", "design")
 _OWN = {
-    "votes": (*_COLUMNS, "model_a", "model_b", "winner", "labels", "average_repeats"),
-    "rankings": (*_COLUMNS, "ballot", "agent", "rank"),
+    "votes": (
+        *_COLUMNS,
+        "model_a",
+        "model_b",
+        "winner",
+        "labels",
+        "grade",
+        "grades",
+        "rank_a",
+        "rank_b",
+        "average_repeats",
+    ),
+    "rankings": (*_COLUMNS, "ballot", "agent", "rank", "order"),
     "scores": ("agents", "text", "seed", "pairs_per_context"),
 }
 
 
-def chosen_rows(file: str, where: str) -> str | Source:
+def chosen_rows(file: str | Source, where: str) -> str | Source:
     """Return the rows of a file that --where chooses; the file itself where it says nothing."""
     from nasheval.feedback.readers.sources import open_source
 

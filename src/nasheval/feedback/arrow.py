@@ -20,7 +20,7 @@ from nasheval.feedback.records import Records
 from nasheval.files import parse_json
 
 COLUMN = "_records"
-FORMAT = 1
+FORMAT = 2  # 1: without grades
 _KEY = b"nasheval.feedback"
 
 
@@ -35,7 +35,7 @@ def to_arrow(log: Feedback) -> pa.Table:
     columns["zero"] = pa.array(records.zero)
     if records.shown is not None:
         columns["shown"] = _runs(records, records.shown, placed)
-    for name in ("propensity", "weight"):
+    for name in ("propensity", "weight", "grade"):
         if (values := getattr(records, name)) is not None:
             columns[name] = pa.array(values)
     if records.time is not None:
@@ -44,7 +44,7 @@ def to_arrow(log: Feedback) -> pa.Table:
         columns["voter"] = log.voters.take(pa.array(records.voter, mask=records.voter < 0)).cast(pa.string())
     nested = _list(log.context_offsets, pa.StructArray.from_arrays(list(columns.values()), list(columns)))
     design = None if log.given_design is None else log.given_design.name
-    about = {"format": FORMAT, "agents": log.agents, "text": log.text, "design": design}
+    about = {"format": 1 if records.grade is None else FORMAT, "agents": log.agents, "text": log.text, "design": design}
     fields = {name: log.contexts[name] for name in log.contexts.column_names}
     return pa.table({**fields, COLUMN: nested}).replace_schema_metadata({_KEY: json.dumps(about)})
 
@@ -138,7 +138,7 @@ def _entries(columns: dict[str, pa.Array]) -> dict[str, Ints]:
 
 def _per_record(columns: dict[str, pa.Array]) -> dict[str, Array]:
     per_record = {"zero": np.asarray(_column("zero", columns.get("zero"), pa.types.is_integer))}
-    for name in ("propensity", "weight", "time"):
+    for name in ("propensity", "weight", "time", "grade"):
         if name in columns:
             per_record[name] = np.asarray(_column(name, columns[name], pa.types.is_floating, nulls=name == "time"))
     return per_record

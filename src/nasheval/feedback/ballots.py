@@ -48,6 +48,7 @@ def as_pairs(log: Feedback) -> Feedback:
         weight=(records.weights / pairs)[verdicts.record],
         voter=None if records.voter is None else records.voter[verdicts.record],
         time=None if records.time is None else records.time[verdicts.record],
+        grade=None if records.grade is None else records.grade[verdicts.record],
     )
     design = Design("draws", "ballots were cut into pairs, each a draw from its ballot")
     of_context = np.bincount(log.context_of, pairs, log.n_contexts).astype(np.int64)

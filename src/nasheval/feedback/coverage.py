@@ -38,6 +38,7 @@ class ReadReport:
         roles: which column plays which role.
         labels: how many rows carry each raw label, and what it was taken to mean.
         dropped: rows left out because the user asked for it, by reason.
+        aside: what the files hold beside rows, and was left out: lines that are no votes, answers without a score.
         problems: rows that were left out because something is wrong with them.
     """
 
@@ -48,6 +49,7 @@ class ReadReport:
     roles: dict[str, str] = field(default_factory=dict)
     labels: dict[str, tuple[str, int]] = field(default_factory=dict)
     dropped: dict[str, int] = field(default_factory=dict)
+    aside: dict[str, int] = field(default_factory=dict)
     problems: tuple[ReadError, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
@@ -66,7 +68,7 @@ class Coverage:
         empty_contexts: contexts without a record.
         design, design_reason: how the log came about.
         counts: what was said of each pair.
-        weighted: whether the records have weights.
+        weighted: whether the records have weights, or grades.
         components: groups of agents that comparisons connect.
         never_won, never_lost: agents without a single win, or loss.
         rare: names of menus with fewer than `OFTEN` records, rarest first (at most 20); n_rare: how many there are.
@@ -208,7 +210,7 @@ def measure(
         design=design.name,
         design_reason=design.reason,
         counts=counts,
-        weighted=records.weight is not None,
+        weighted=records.weight is not None or records.grade is not None,
         components=tuple(sorted((named(group == g) for g in range(n_groups)), key=len, reverse=True)),
         never_won=named(seen & (counts.wins.sum(axis=1) == 0)),
         never_lost=named(seen & (counts.wins.sum(axis=0) == 0)),

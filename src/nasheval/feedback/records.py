@@ -30,6 +30,7 @@ class Records:
         weight: (n,) weight of the record, or None for 1.
         voter: (n,) voter numbers, -1 where unknown, or None.
         time: (n,) seconds, NaN where unknown, or None.
+        grade: (n,) how strong the verdict of a duel is, above 0 and at most 1, or None for 1; always 1 in larger menus.
     """
 
     offsets: Ints
@@ -41,6 +42,7 @@ class Records:
     weight: Floats | None = None
     voter: Ints | None = None
     time: Floats | None = None
+    grade: Floats | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -61,6 +63,7 @@ class Records:
         weight: Array | None = None,
         voter: Ints | None = None,
         time: Array | None = None,
+        grade: Array | None = None,
     ) -> Records:
         """Sort each record by agent, turn ranks (lower is better, gaps allowed) into blocks, and check.
 
@@ -72,8 +75,8 @@ class Records:
         sizes = np.asarray(sizes)
         zero = np.full(len(sizes), zero, np.int8) if isinstance(zero, Zero) else np.asarray(zero)
         raw = cls(offsets_of(sizes), agent, rank, zero, shown)
-        _check_lengths(raw, zero=zero, propensity=propensity, weight=weight, voter=voter, time=time)
-        _check_rows(raw, propensity=propensity, weight=weight)
+        _check_lengths(raw, zero=zero, propensity=propensity, weight=weight, voter=voter, time=time, grade=grade)
+        _check_rows(raw, propensity=propensity, weight=weight, grade=grade)
         agent, block = np.array(agent), np.zeros(len(agent), int_dtype(int(sizes.max(initial=1))))
         shown = None if shown is None else np.array(shown)
         for rows, entries in raw.by_size():
@@ -88,6 +91,7 @@ class Records:
             weight=_float_column(weight),
             voter=None if voter is None else np.asarray(voter).astype(np.int32),
             time=_float_column(time),
+            grade=_float_column(grade),
         )
 
     def __len__(self) -> int:
@@ -140,7 +144,7 @@ class Records:
             sizes=self.sizes,
             agent=number[self.agent],
             rank=self.block,
-            **{name: getattr(self, name) for name in ("zero", "shown", "propensity", "weight", "voter", "time")},
+            **{name: getattr(self, name) for name in ("zero", *_OPTIONAL)},
         )
 
     def replace(self, **columns: Any) -> Records:
@@ -149,7 +153,7 @@ class Records:
 
     @staticmethod
     def concat(several: Sequence[Records]) -> Records:
-        """Return all records in turn; a column that only some have is filled (weight 1, voter -1, time NaN)."""
+        """Return all records in turn; a column that only some have is filled: weight, grade 1, voter -1, time NaN."""
         columns = {name: _stacked([getattr(records, name) for records in several], several, name) for name in _OPTIONAL}
         return Records(
             offsets=offsets_of(np.concatenate([records.sizes for records in several])),
@@ -162,7 +166,7 @@ class Records:
 
 # What stands in for a missing value when logs are joined; None: the column is dropped unless every log has it.
 _OPTIONAL: dict[str, float | np.int32 | None] = {
-    "shown": None, "propensity": None, "weight": 1.0, "voter": np.int32(-1), "time": np.nan
+    "shown": None, "propensity": None, "weight": 1.0, "voter": np.int32(-1), "time": np.nan, "grade": 1.0
 }  # fmt: skip
 
 
@@ -231,7 +235,7 @@ def _check_lengths(raw: Records, **per_record: Array | None) -> None:
                 )
 
 
-def _check_rows(raw: Records, *, propensity: Array | None, weight: Array | None) -> None:
+def _check_rows(raw: Records, *, propensity: Array | None, weight: Array | None, grade: Array | None) -> None:
     small = raw.sizes < 2
     if small.any():
         raise InputError(f"Record {int(small.argmax())} compares fewer than two agents; a menu needs two or more.")
@@ -250,6 +254,9 @@ def _check_rows(raw: Records, *, propensity: Array | None, weight: Array | None)
     if weight is not None:
         _refuse(~((weight > 0) & np.isfinite(weight)), weight, "weight", "a finite number above 0")
         _refuse(weight > MOST_WEIGHT, weight, "weight", f"a number up to {MOST_WEIGHT:,.0f}; 1 is one vote")
+    if grade is not None:
+        _refuse(~((grade > 0) & (grade <= 1)), grade, "grade", "a number above 0 and at most 1")
+        _refuse((grade != 1) & (raw.sizes > 2), grade, "grade", "1, since it compares more than two agents")
 
 
 def _refuse(bad: Bools, values: Array, name: str, accepted: str) -> None:

@@ -19,14 +19,14 @@ class PairVerdicts:
         record: (p,) record numbers.
         j: (p,) the lower agent number of the pair.
         k: (p,) the higher agent number.
-        z: (p,) +1 where j stands before k, -1 where k does, 0 where they share a block.
+        z: (p,) +1 where j stands before k, -1 where k does, times the record's grade; 0 where they share a block.
         zero: (p,) why z is 0, a `Zero` code; DECIDED where it is not.
     """
 
     record: Ints
     j: Ints
     k: Ints
-    z: Ints
+    z: Ints | Floats
     zero: Ints
 
     def __post_init__(self) -> None:
@@ -50,7 +50,7 @@ def pair_verdicts(records: Records) -> PairVerdicts:
     return PairVerdicts(*(column[order] for column in columns))
 
 
-def _same_size(records: Records, rows: Ints, entries: Ints) -> tuple[Ints, Ints, Ints, Ints, Ints]:
+def _same_size(records: Records, rows: Ints, entries: Ints) -> tuple[Ints, Ints, Ints, Ints | Floats, Ints]:
     left, right = np.triu_indices(entries.shape[1], 1)
     agent, block = records.agent[entries], records.block[entries]
     b_j, b_k = block[:, left], block[:, right]
@@ -61,6 +61,14 @@ def _same_size(records: Records, rows: Ints, entries: Ints) -> tuple[Ints, Ints,
         code = np.where(code == Zero.LAST, np.where(in_last, Zero.CENSORED, Zero.TIE), code)
     zero = np.where(z == 0, code, Zero.DECIDED).astype(np.int8)
     record = np.repeat(rows.astype(np.int32), len(left))
+    if records.grade is not None:
+        return (
+            record,
+            agent[:, left].ravel(),
+            agent[:, right].ravel(),
+            (z * records.grade[rows, None]).ravel(),
+            zero.ravel(),
+        )
     return record, agent[:, left].ravel(), agent[:, right].ravel(), z.ravel(), zero.ravel()
 
 
@@ -69,7 +77,8 @@ class PairCounts:
     """Weighted counts of each ordered pair, (K, K) each.
 
     Args:
-        wins: wins[j, k] is the weight of records in which j stood before k.
+        wins: wins[j, k] is the weight of records in which j stood before k; of a verdict of grade g, (1 + g) / 2 count
+            for the winner and (1 - g) / 2 for the other.
         ties: declared ties and both-bad answers, symmetric.
         censored: pairs whose order was not asked, symmetric.
         votes: number of records that hold the pair, whatever they said, symmetric.
@@ -98,12 +107,18 @@ def count_pairs(verdicts: PairVerdicts, weights: Floats | None, n_agents: int) -
     """Count the verdicts of each pair, weighted by record."""
     flat = verdicts.j.astype(np.int64) * n_agents + verdicts.k
 
-    def total(mask: Bools) -> Floats:
+    def total(mask: Bools, share: Floats | None = None) -> Floats:
         weight = None if weights is None else weights[verdicts.record[mask]]
+        if share is not None:
+            weight = share[mask] if weight is None else share[mask] * weight
         return np.bincount(flat[mask], weight, n_agents**2).reshape(n_agents, n_agents).astype(float)
 
     tied = (verdicts.zero == Zero.TIE) | (verdicts.zero == Zero.BOTH_BAD)
     ties, censored = total(tied), total(verdicts.zero == Zero.CENSORED)
     votes = np.bincount(flat, minlength=n_agents**2).reshape(n_agents, n_agents)
-    wins = total(verdicts.z > 0) + total(verdicts.z < 0).T
+    if verdicts.z.dtype.kind == "f":  # graded
+        decided = verdicts.zero == Zero.DECIDED
+        wins = total(decided, (1 + verdicts.z) / 2) + total(decided, (1 - verdicts.z) / 2).T
+    else:
+        wins = total(verdicts.z > 0) + total(verdicts.z < 0).T
     return PairCounts(wins, ties + ties.T, censored + censored.T, votes + votes.T)

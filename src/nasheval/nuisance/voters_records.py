@@ -60,8 +60,9 @@ class Table:
         starts: (size, m) the size of each ranked block, at its first agent; 0 elsewhere.
         shape: sizes of the blocks, for CENSORED; empty otherwise.
         outcome: (m,) DUEL: 0 the first wins, 1 tie, 2 both bad.
-        weight: (m,) of the answers; those that were given at a context more than once are one row.
-        count: (m,) how many records gave them.
+        weight: (m,) of the answers; those that were given at a context more than once are one row. A duel of grade g is
+            two answers, one for the winner with (1 + g) / 2 of the weight and one for the other with the rest.
+        count: (m,) how many records gave them; the other answer of a graded duel is none.
         offsets: (n_contexts + 1,) the answers at context i are offsets[i]:offsets[i + 1].
         name: (m,) the number of who gave them; all 0 where voters are not distinguished.
     """
@@ -178,16 +179,21 @@ def _tables(log: Feedback, question: Question, rows: Ints, entries: Ints, name: 
         shapes, which = np.unique(counts, axis=0, return_inverse=True)
     for number, sizes in enumerate(shapes.tolist()):
         shape = tuple(size for size in sizes if size)
-        here = np.flatnonzero(which.ravel() == number)
+        here: Ints = np.flatnonzero(which.ravel() == number)
         if question.kind == Kind.CENSORED and len(shape) == 1:
             continue
-        context, weight = log.context_of[rows[here]], records.weights[rows[here]]
-        said = (context, *agents[here].T, *block[here].T, outcome[here], name[rows[here]])
-        first, weight, count = _merged(said, weight)
-        here = here[first]
+        weight, ordered = records.weights[rows[here]], agents[here]
+        count: Ints = np.ones(len(here), np.int64)
+        if records.grade is not None and question.size == 2:
+            here, weight, count = _graded(here, weight, records.grade[rows[here]], outcome[here] == 0)
+            ordered = np.where(count[:, None] > 0, agents[here], agents[here][:, ::-1])
+        context = log.context_of[rows[here]]
+        said = (context, *ordered.T, *block[here].T, outcome[here], name[rows[here]])
+        first, weight, count = _merged(said, weight, count)
+        here, ordered = here[first], ordered[first]
         yield Table(
             question=question,
-            agents=np.ascontiguousarray(agents[here].T.astype(np.int64)),
+            agents=np.ascontiguousarray(ordered.T.astype(np.int64)),
             block=np.ascontiguousarray(block[here].T),
             starts=np.ascontiguousarray(starts[here].T),
             shape=shape,
@@ -199,16 +205,24 @@ def _tables(log: Feedback, question: Question, rows: Ints, entries: Ints, name: 
         )
 
 
-def _merged(said: Sequence[Ints], weight: Floats) -> tuple[Ints, Floats, Ints]:
+def _graded(here: Ints, weight: Floats, grade: Floats, decided: Bools) -> tuple[Ints, Floats, Ints]:
+    """Return duels, their weight, and how many records they are, with the other answer of graded ones after them."""
+    share = np.where(decided, (1 + grade) / 2, 1.0)
+    partly = share < 1
+    count = np.concatenate([np.ones(len(here), np.int64), np.zeros(int(partly.sum()), np.int64)])
+    return np.append(here, here[partly]), np.append(weight * share, (weight * (1 - share))[partly]), count
+
+
+def _merged(said: Sequence[Ints], weight: Floats, count: Ints) -> tuple[Ints, Floats, Ints]:
     """Return the rows of the columns `said` that are the first of their kind, in order of the first column, the weight
-    of all that say the same, and how many do."""
+    of all that say the same, and how many records do."""
     if (said[0][1:] > said[0][:-1]).all():  # one answer per context
-        return np.arange(len(weight)), weight, np.ones(len(weight), np.int64)
+        return np.arange(len(weight)), weight, count
     order = np.lexsort(said[::-1])
     new = np.ones(len(weight), bool)
     new[1:] = np.any([column[order[1:]] != column[order[:-1]] for column in said], axis=0)
     kind = np.cumsum(new) - 1
-    return order[new], np.bincount(kind, weight[order]).astype(float), np.bincount(kind)
+    return order[new], np.bincount(kind, weight[order]).astype(float), np.bincount(kind, count[order]).astype(np.int64)
 
 
 # -- the pooled start -------------------------------------------------------------------------------------------------

@@ -24,7 +24,7 @@ class VoteSchema:
         name: how people call the kind.
         marks: columns that tell it from the others.
         first, second: columns of the two agents, in the order shown.
-        winner: the label column, or the three 0/1 columns (first wins, second wins, tie).
+        winner: the label column, the three 0/1 columns (first wins, second wins, tie), or the ranks of the two agents.
         prompt: the column that holds the prompt or the conversation.
         context: columns taken as context unless the user names others.
         voter, time: columns of who voted and when.
@@ -34,7 +34,7 @@ class VoteSchema:
     marks: tuple[str, ...]
     first: str = "model_a"
     second: str = "model_b"
-    winner: str | tuple[str, str, str] = "winner"
+    winner: str | tuple[str, ...] = "winner"
     prompt: str | None = None
     context: tuple[str, ...] = ()
     voter: str | None = None
@@ -44,6 +44,11 @@ class VoteSchema:
     def verdict(self) -> tuple[str, ...]:
         """Columns of the two agents and of who won."""
         return (self.first, self.second, *((self.winner,) if isinstance(self.winner, str) else self.winner))
+
+    @property
+    def roles(self) -> dict[str, str]:
+        """Which column plays which role, for a report."""
+        return {"model_a": self.first, "model_b": self.second, "winner": ", ".join(self.verdict[2:])}
 
     @property
     def names(self) -> set[str]:

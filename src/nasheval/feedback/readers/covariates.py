@@ -91,8 +91,11 @@ class Covariates:
 
     def read(self, columns: Iterable[str], on_error: OnError) -> tuple[pa.Table, RowChecks]:
         """Read the log's columns of verdicts and all that stand beside them; and what is wrong with its rows."""
-        table, files = self.source.read(self.with_own(columns), text=self.as_text)
-        return table, RowChecks(self.source.label, table.num_rows, on_error, files)
+        numbers = self.source.numbers
+        table, files = self.source.read([*self.with_own(columns), *([numbers] if numbers else [])], text=self.as_text)
+        checks = RowChecks(self.source.label, table.num_rows, on_error, files)
+        checks.numbers = np.asarray(table[numbers]) if numbers else None
+        return table, checks
 
     def with_own(self, columns: Iterable[str]) -> list[str]:
         """Return some columns of the log and all that stand beside them."""
@@ -210,6 +213,7 @@ class Covariates:
                 roles=roles | self._described(),
                 labels=labels or {},
                 dropped=checks.dropped,
+                aside=dict(self.source.aside),
                 problems=tuple(checks.problems),
             ),
             **options,

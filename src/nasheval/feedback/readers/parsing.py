@@ -45,7 +45,8 @@ def to_times(column: pa.ChunkedArray) -> tuple[Floats, Bools]:
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("s" if pa.types.is_date32(column.type) else "ms"))
     elif is_string(column.type):
-        column = _as_timestamp(column)
+        stamps = _as_timestamp(column)
+        column = stamps if stamps.null_count < len(stamps) else column  # numbers in text are seconds
     if not pa.types.is_timestamp(column.type):
         return to_numbers(column)
     unit, ticks = column.type.unit, pc.cast(column, pa.int64())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any, Literal
@@ -83,6 +83,7 @@ def read_rankings(
         roles={"context_id": context_id, "voter": voter, "time": time, "propensity": propensity, "weight": weight},
     )
     table, checks = beside.read([*shape.ballot, *shape.columns], on_error)
+    shape = replace(shape, kind=opened.make or shape.kind)
     return _build(checks, table, shape, shape.entries(checks, table, shape), beside, design)
 
 

@@ -40,6 +40,7 @@ class RowChecks:
         self.faulty = np.zeros(n_rows, bool)  # bad, or would be if the user wanted them
         self.problems: list[ReadError] = []
         self.dropped: dict[str, int] = {}
+        self.numbers: Ints | None = None  # of the rows in their files, counted from 1, where rows were made of others
 
     def reject(self, rows: Bools, what: str, *, column: str | None = None, accepted: str = "", fix: Text = "") -> None:
         """Mark rows as bad, with the reason; rows the user does not want are let be."""
@@ -50,11 +51,18 @@ class RowChecks:
             what += ", in other files too" if elsewhere else ""
             skip = ("pass ", Argument("on_error", "skip"), " to leave such rows out")
             fix = (*pieces(fix), ", or ", *skip) if fix else skip
-            total = int(rows.sum())
+            total = self._count(np.flatnonzero(rows))
             self.problems.append(
                 ReadError(what, source=file, column=column, rows=first, total=total, accepted=accepted, fix=fix)
             )
             self.bad |= rows
+
+    def _count(self, rows: Ints) -> int:
+        """Return how many rows of files some rows were made of."""
+        if self.numbers is None:
+            return len(rows)
+        file = np.searchsorted(np.cumsum([count for *_, count in self.files]), rows, side="right")
+        return len(np.unique(np.stack([file, self.numbers[rows]]), axis=1).T)
 
     def located(self, rows: Ints) -> tuple[str, tuple[int, ...], bool]:
         """Return the file of the first of some rows, the first few there, counted from 1, and whether others follow."""
@@ -62,8 +70,9 @@ class RowChecks:
         ends = np.cumsum([count for *_, count in files])
         place = int(np.searchsorted(ends, rows[0], side="right"))
         file, before, count = files[place]
-        inside = rows[rows < ends[place]] - (ends[place] - count) + before
-        shown = tuple(int(row) + 1 for row in inside[:_SHOWN_ROWS])
+        inside = rows[rows < ends[place]]
+        numbers = inside - (ends[place] - count) + before + 1 if self.numbers is None else self.numbers[inside]
+        shown = tuple(dict.fromkeys(map(int, numbers)))[:_SHOWN_ROWS]
         return file, shown, len(inside) < len(rows)
 
     def reject_values(

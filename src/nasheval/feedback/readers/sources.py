@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dataclasses
 import glob
 import os
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from os import PathLike
@@ -41,6 +43,9 @@ class Source:
         untyped: whether the file does not say what a column holds, as CSV does not.
         rows: how many there are, where that is known before reading; else no rows can be skipped.
         files: those that are read.
+        make: what wrote it, where that is known.
+        numbers: the column that holds the number of each row in its file, where rows were made of others.
+        aside: what was left out before there were rows, in words.
     """
 
     label: str
@@ -49,6 +54,9 @@ class Source:
     untyped: bool = False
     rows: int | None = None
     files: tuple[Path, ...] = ()
+    make: str = ""
+    numbers: str = ""
+    aside: Mapping[str, int] = dataclasses.field(default_factory=dict)
 
     @property
     def names(self) -> list[str]:
@@ -180,11 +188,12 @@ def open_source(data: Any, *, name: str = "the table") -> Source:
     if isinstance(data, Source):
         return data
     if isinstance(data, str | PathLike):
-        return _open_files(os.fsdecode(data))
+        path = os.fsdecode(data)
+        return together([open_file(file) for file in list_files(path)], path)
     if is_hugging_face(data):
-        return _open_hugging_face(data, name)
+        return _with_leaves(_open_hugging_face(data, name))
     try:
-        return _table_source(as_table(data, name=name), name)
+        return _with_leaves(table_source(as_table(data, name=name), name))
     except ReadError:
         raise
     except InputError as error:
@@ -192,7 +201,9 @@ def open_source(data: Any, *, name: str = "the table") -> Source:
         raise InputError(what) from None
 
 
-def _table_source(table: pa.Table, label: str) -> Source:
+def table_source(table: pa.Table, label: str) -> Source:
+    """Return a table that is in memory as a source."""
+
     def fetch(columns: list[str], text: set[str], skip: int) -> list[Piece]:
         return [(label, table.select(columns).slice(skip))]
 
@@ -206,26 +217,22 @@ def _open_hugging_face(data: Any, name: str) -> Source:
     return Source(name, data.features.arrow_schema, fetch, rows=len(data))
 
 
-def _open_files(path: str) -> Source:
-    files = _files(path)
-    opened = [replace(_FORMATS[_suffix(file)](file), files=(file,)) for file in files]
-    for one in opened:
-        refuse_repeats(one.names, one.label, "column")
+def open_file(file: Path) -> Source:
+    """Open one file by its ending."""
+    opened = replace(_FORMATS[suffix_of(file)](file), files=(file,))
+    refuse_repeats(opened.names, opened.label, "column")
+    return _with_leaves(opened)
+
+
+def together(opened: Sequence[Source], label: str) -> Source:
+    """Return several files as one source; columns that nobody asks for need not be in all of them."""
     if len(opened) == 1:
         return opened[0]
-    first = opened[0]
-    for other in opened[1:]:
-        if set(other.names) != set(first.names):
-            odd = sorted(set(other.names) ^ set(first.names))[0]
-            raise ReadError(
-                f"its columns differ from those of {first.label} (column {odd!r} is in only one of them)",
-                source=other.label,
-                accepted="files with the same columns",
-                fix="read the files one by one and join the logs with Feedback.concat",
-            )
 
     def fetch(columns: list[str], text: set[str], skip: int) -> Iterator[Piece]:
-        types = joined([one.schema.empty_table().select(columns) for one in opened], path).schema
+        for one in opened:
+            _refuse_other_columns(one, opened, columns)
+        types = joined([one.schema.empty_table().select(columns) for one in opened], label).schema
         for one in opened:
             inside = 0 if one.rows is None else min(skip, one.rows)
             skip -= inside
@@ -233,9 +240,71 @@ def _open_files(path: str) -> Source:
                 yield file, _typed(table, types)
 
     counts = [one.rows for one in opened]
-    rows = None if None in counts else sum(count or 0 for count in counts)
-    untyped = any(one.untyped for one in opened)
-    return Source(path, first.schema, fetch, untyped=untyped, rows=rows, files=tuple(files))
+    aside = Counter[str]()
+    for one in opened:
+        aside.update(one.aside)
+    return Source(
+        label,
+        pa.schema({field.name: field for one in reversed(opened) for field in one.schema}.values()),
+        fetch,
+        untyped=any(one.untyped for one in opened),
+        rows=None if None in counts else sum(count or 0 for count in counts),
+        files=tuple(file for one in opened for file in one.files),
+        make=opened[0].make,
+        numbers=opened[0].numbers,
+        aside=aside,
+    )
+
+
+def _refuse_other_columns(one: Source, opened: Sequence[Source], columns: list[str]) -> None:
+    missing = [name for name in columns if name not in one.names]
+    if missing:
+        holder = next(other for other in opened if missing[0] in other.names)
+        raise ReadError(
+            f"its columns differ from those of {holder.label}, and one that is used, {missing[0]!r}, is missing",
+            source=one.label,
+            accepted="files that all have the columns that are used",
+            fix="read the files one by one and join the logs with Feedback.concat",
+        )
+
+
+def _with_leaves(source: Source) -> Source:
+    """Return a source whose nested fields are columns too, called by their paths: `scores.gpt-4`."""
+    leaves = {".".join(path): path for field in source.schema for path in _paths(field.type, (field.name,))}
+    for name in source.names:
+        leaves.pop(name, None)
+    if not leaves:
+        return source
+
+    def fetch(columns: list[str], text: set[str], skip: int) -> Iterable[Piece]:
+        roots = [leaves[name][0] if name in leaves else name for name in columns]
+        pieces = source.fetch(list(dict.fromkeys(roots)), text, skip)
+        if not leaves.keys() & set(columns):
+            return pieces
+        return ((file, _picked(table, columns, leaves)) for file, table in pieces)
+
+    added = [pa.field(name, _leaf_type(source.schema, path)) for name, path in leaves.items()]
+    return replace(source, schema=pa.schema([*source.schema, *added]), fetch=fetch)
+
+
+def _paths(kind: pa.DataType, path: tuple[str, ...]) -> list[tuple[str, ...]]:
+    """Return the paths to the plain values inside a nested type; a name that stands twice names neither."""
+    if not pa.types.is_struct(kind):
+        return [path] if len(path) > 1 else []
+    named = [field for field in kind if kind.get_field_index(field.name) >= 0]
+    return [leaf for field in named for leaf in _paths(field.type, (*path, field.name))]
+
+
+def _leaf_type(schema: pa.Schema, path: tuple[str, ...]) -> pa.DataType:
+    kind = schema.field(path[0]).type
+    for name in path[1:]:
+        kind = kind.field(name).type
+    return kind
+
+
+def _picked(table: pa.Table, columns: list[str], leaves: Mapping[str, tuple[str, ...]]) -> pa.Table:
+    inner = {name: pc.struct_field(table[path[0]], path[1:]) for name, path in leaves.items() if name in columns}
+    return pa.table({name: inner[name] if name in inner else table[name] for name in columns})
 
 
 def _typed(table: pa.Table, types: pa.Schema) -> pa.Table:
@@ -247,7 +316,8 @@ def _typed(table: pa.Table, types: pa.Schema) -> pa.Table:
     return table
 
 
-def _files(path: str) -> list[Path]:
+def list_files(path: str) -> list[Path]:
+    """Return the files that a path, a folder or a glob names, sorted."""
     if "\0" in path or not path.strip():
         what = "a path cannot hold a NUL character" if path.strip() else "the path is empty"
         raise ReadError(what, source=repr(path), accepted="the path of a file or folder", fix="check the path")
@@ -270,7 +340,7 @@ def _files(path: str) -> list[Path]:
         what = "no file in this folder can be read" if here.is_dir() else "there is no such file"
         accepted = f"{ACCEPTED}; a folder of them, or a glob"
         raise ReadError(what, source=path, accepted=accepted, fix="check the path")
-    strange = [file for file in files if _suffix(file) not in _FORMATS]
+    strange = [file for file in files if suffix_of(file) not in _FORMATS]
     if strange:
         ending = f"a file that ends in {strange[0].suffix!r}" if strange[0].suffix else "a file without an ending"
         raise ReadError(
@@ -284,10 +354,11 @@ def _files(path: str) -> list[Path]:
 
 def _is_data(inside: Path) -> bool:
     """Tell data from what programs leave beside it: .ipynb_checkpoints, _SUCCESS, ._votes.csv."""
-    return _suffix(inside) in _FORMATS and not any(part.startswith((".", "_")) for part in inside.parts)
+    return suffix_of(inside) in _FORMATS and not any(part.startswith((".", "_")) for part in inside.parts)
 
 
-def _suffix(file: Path) -> str:
+def suffix_of(file: Path) -> str:
+    """Return the ending of a file, with that of what was compressed."""
     suffix = file.suffix.lower()
     return Path(file.stem).suffix.lower() + suffix if suffix == ".gz" else suffix
 
@@ -313,11 +384,11 @@ def _arrow(file: Path) -> Source:
     with _readable(file, "Arrow"):
         table = feather.read_table(file, memory_map=True)
         _decoded(table.schema)
-    return _table_source(table, str(file))
+    return table_source(table, str(file))
 
 
 def _csv(file: Path) -> Source:
-    names, read = open_csv(file, delimiter="\t" if ".tsv" in _suffix(file) else ",")
+    names, read = open_csv(file, delimiter="\t" if ".tsv" in suffix_of(file) else ",")
 
     def fetch(columns: list[str], text: set[str], skip: int) -> list[Piece]:
         return [(str(file), read(columns, text))]
@@ -326,7 +397,7 @@ def _csv(file: Path) -> Source:
 
 
 def _json(file: Path) -> Source:
-    return _table_source(read_json(file), str(file))
+    return table_source(read_json(file), str(file))
 
 
 @contextmanager

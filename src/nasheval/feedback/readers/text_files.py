@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +17,11 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
-from nasheval.contexts.table import as_table
+from nasheval.contexts.table import as_table, is_list
 from nasheval.errors import InputError, ReadError, one_line
 from nasheval.feedback.readers.row_checks import short
 
+Record: TypeAlias = dict[str, Any]  # one JSON object
 UNREADABLE = (pa.ArrowException, OSError, ValueError, KeyError, TypeError, EOFError, OverflowError, MemoryError)
 _UTF8 = "text in UTF-8"
 _OTHER_DELIMITERS = (
@@ -29,6 +31,9 @@ _OTHER_DELIMITERS = (
 )
 _SNIFFED = 1 << 20  # bytes that tell text from other files
 _BLOCK = 1 << 30  # bytes of JSON parsed at a time: Arrow counts them in 32 bits, and a line may be long
+_HEAD = 1 << 22  # bytes of a JSON file that are looked at to tell who wrote it
+_FIRST = 50  # and lines
+_OBJECTS = 'a list of objects, such as [{"model_a": "x", "model_b": "y", "winner": "tie"}]'
 _DEEP = 500  # levels of nesting; Arrow's parser runs out of stack at some thousands
 
 
@@ -143,21 +148,17 @@ def _csv_error(file: Path, names: list[str], message: str) -> ReadError:
 
 def read_json(file: Path) -> pa.Table:
     """Return one JSON object per line, or a list of them, as a table."""
-    raw = _opened(file).removeprefix(b"\xef\xbb\xbf")
-    _refuse_no_text(file, raw[:_SNIFFED], "one JSON object per line, or a list of them")
-    try:
-        ends = pa.py_buffer(np.array([0, len(raw)], np.int64))
-        pa.LargeStringArray.from_buffers(1, ends, pa.py_buffer(raw)).validate(full=True)
-    except pa.ArrowException:
-        raise _not_utf8(file, "this text is not in UTF-8") from None
-    if raw[:_SNIFFED].lstrip()[:1] == b"[":
-        return _json_list(file, raw)
+    raw = _json_text(file)
+    if _is_list(raw):
+        return _as_columns(file, _json_list(file, raw))
     _refuse_odd_lines(file, raw)
     try:
         block = pa_json.ReadOptions(block_size=min(len(raw) + 1, _BLOCK))
         table = pa_json.read_json(pa.BufferReader(raw), read_options=block)
     except UNREADABLE as error:
-        raise _json_error(file, one_line(error)) from None
+        table = _irregular(file, raw, one_line(error))
+    if any(is_list(kind) and pa.types.is_null(kind.value_type) for kind in table.schema.types):
+        table = _as_columns(file, _json_lines(file, raw))  # Arrow miscounts nulls in lists of nothing else
     if table.num_rows == 1 and table.num_columns and all(pa.types.is_struct(kind) for kind in table.schema.types):
         raise ReadError(
             "this is a table stored column by column",
@@ -166,6 +167,85 @@ def read_json(file: Path) -> pa.Table:
             fix="write it by rows, as with to_json(..., orient='records', lines=True) in pandas",
         )
     return table
+
+
+def read_records(file: Path) -> list[Record]:
+    """Return one JSON object per line, or a list of them, as they are."""
+    raw = _json_text(file)
+    if _is_list(raw):
+        rows = _json_list(file, raw)
+        odd = [place for place, row in enumerate(rows, start=1) if not isinstance(row, dict)]
+        if odd:
+            raise _bad_line(file, odd[0], f"found {short(json.dumps(rows[odd[0] - 1]))}, which is no object")
+        return rows
+    _refuse_odd_lines(file, raw)
+    return _json_lines(file, raw)
+
+
+def first_records(file: Path) -> list[Record]:
+    """Return some of the first objects of a JSON file, nothing where they cannot be read: they tell who wrote it."""
+    try:
+        for size in (_HEAD, None):
+            raw = _opened(file, size).removeprefix(b"\xef\xbb\xbf").lstrip()
+            if found := _first_of_list(raw) if _is_list(raw) else _first_lines(raw, whole=len(raw) < _HEAD):
+                return found
+    except (ReadError, RecursionError):
+        return []
+    return []
+
+
+def _first_of_list(raw: bytes) -> list[Record]:
+    try:
+        text = raw.decode("utf-8", "replace")
+        first, _ = json.JSONDecoder().raw_decode(text, re.compile(r"\s*").match(text, 1).end())  # type: ignore[union-attr]
+    except ValueError:  # cut, or broken
+        return []
+    return [first] if isinstance(first, dict) else []
+
+
+def _first_lines(raw: bytes, *, whole: bool) -> list[Record]:
+    lines = raw.splitlines()[: None if whole else -1][:_FIRST]
+    try:
+        rows = [json.loads(line) for line in lines if line.strip()]
+    except ValueError:
+        return []
+    return rows if all(isinstance(row, dict) for row in rows) else []
+
+
+def _is_list(raw: bytes) -> bool:
+    return raw[:_SNIFFED].lstrip()[:1] == b"["
+
+
+def _json_text(file: Path) -> bytes:
+    raw = _opened(file).removeprefix(b"\xef\xbb\xbf")
+    _refuse_no_text(file, raw[:_SNIFFED], "one JSON object per line, or a list of them")
+    try:
+        ends = pa.py_buffer(np.array([0, len(raw)], np.int64))
+        pa.LargeStringArray.from_buffers(1, ends, pa.py_buffer(raw)).validate(full=True)
+    except pa.ArrowException:
+        raise _not_utf8(file, "this text is not in UTF-8") from None
+    return raw
+
+
+def _irregular(file: Path, raw: bytes, message: str) -> pa.Table:
+    """Return lines that Arrow cannot read because a nested value changes its type, or a number is NaN; else raise."""
+    if "changed from" in message or "Invalid value" in message:
+        try:
+            return _as_columns(file, _json_lines(file, raw))
+        except ReadError:
+            pass
+    raise _json_error(file, message)
+
+
+def _json_lines(file: Path, raw: bytes) -> list[Record]:
+    rows: list[Record] = []
+    for line in io.BytesIO(raw):
+        if line.strip():
+            try:
+                rows.append(json.loads(line))
+            except ValueError as error:
+                raise _bad_line(file, len(rows) + 1, f"the line does not parse ({one_line(error)})") from None
+    return rows
 
 
 def _refuse_odd_lines(file: Path, raw: bytes) -> None:
@@ -217,33 +297,44 @@ def _json_error(file: Path, message: str) -> ReadError:
     return _bad_line(file, int(row[1]) + 1 if row else 0, what, column=about[1] if about else None)
 
 
-def _json_list(file: Path, raw: bytes) -> pa.Table:
-    accepted = 'a list of objects, such as [{"model_a": "x", "model_b": "y", "winner": "tie"}]'
+def _json_list(file: Path, raw: bytes) -> list[Any]:
     try:
         if _too_deep(raw):  # Python's own limit may have been raised
             raise RecursionError(f"nested more than {_DEEP} levels deep")
-        rows = json.loads(raw)
+        rows: list[Any] = json.loads(raw)
     except (ValueError, RecursionError) as error:
         fix = "check that the file is whole"
         raise ReadError(
-            f"the JSON does not parse ({one_line(error)})", source=str(file), accepted=accepted, fix=fix
+            f"the JSON does not parse ({one_line(error)})", source=str(file), accepted=_OBJECTS, fix=fix
         ) from None
     if not rows:
         raise ReadError(
-            "the list is empty", source=str(file), accepted=accepted, fix="check that this is the file you meant"
+            "the list is empty", source=str(file), accepted=_OBJECTS, fix="check that this is the file you meant"
         )
+    return rows
+
+
+def _as_columns(file: Path, rows: list[Any]) -> pa.Table:
+    """Return objects as a table; a key whose values are nested, and of different types, is kept as JSON text."""
     try:
         return as_table(rows, name="the list")
     except ReadError as error:
+        if not error.rows and any(isinstance(row.get(error.column), list | dict) for row in rows):
+            return _as_columns(file, [_with_text(row, str(error.column)) for row in rows])
         rows_of = error.rows or _odd_row(rows, error.column)
-        accepted += "; each key with one type throughout"
+        accepted = _OBJECTS + "; each key with one type throughout"
         raise ReadError(
             error.what, source=str(file), column=error.column, rows=rows_of, accepted=accepted, fix="mend that object"
         ) from None
     except InputError as error:
         raise ReadError(
-            f"this is no list of objects ({one_line(error)})", source=str(file), accepted=accepted, fix="mend the list"
+            f"this is no list of objects ({one_line(error)})", source=str(file), accepted=_OBJECTS, fix="mend the list"
         ) from None
+
+
+def _with_text(row: Record, key: str) -> Record:
+    value = row.get(key)
+    return row if value is None or isinstance(value, str) else {**row, key: json.dumps(value, ensure_ascii=False)}
 
 
 def _odd_row(rows: list[dict[str, object]], column: str | None) -> tuple[int, ...]:

@@ -4,19 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pyarrow as pa
 
-from nasheval.arrays import Ints
+from nasheval.arrays import Bools, Floats, Ints
+from nasheval.choices import Grades
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, boolean_tags, detect_schema
 from nasheval.feedback.readers.covariates import COMPARED, VERDICT, Covariates
-from nasheval.feedback.readers.labels import DROP, TIE, Outcomes, duel_records, read_labels, read_one_hot
-from nasheval.feedback.readers.parsing import agents_in, names_in, refuse_no_agent
+from nasheval.feedback.readers.guessing import not_recognised
+from nasheval.feedback.readers.labels import (
+    DROP,
+    FIRST,
+    SECOND,
+    TIE,
+    Outcomes,
+    duel_records,
+    read_labels,
+    read_one_hot,
+    read_ranks,
+)
+from nasheval.feedback.readers.parsing import agents_in, names_in, refuse_no_agent, to_numbers
 from nasheval.feedback.readers.row_checks import (
     OnError,
     RowChecks,
@@ -39,10 +51,14 @@ def read_votes(
     model_b: str | None = None,
     winner: str | None = None,
     labels: Mapping[Any, str] | None = None,
+    rank_a: str | None = None,
+    rank_b: str | None = None,
     voter: str | None = None,
     time: str | None = None,
     propensity: str | None = None,
     weight: str | None = None,
+    grade: str | None = None,
+    grades: Grades = "keep",
     agents: Sequence[str] | None = None,
     join: Any = None,
     average_repeats: bool = False,
@@ -68,8 +84,13 @@ def read_votes(
             In a CSV file, which has no types, a column of which 90% or more are numbers is else taken for numbers, and
             what is none of them for an error.
         model_a, model_b, winner: columns of the two agents as shown, and of the label.
-        labels: what each label means: {"1": "a", "2": "b", "3": "tie", "-1": "drop"}, or "both_bad".
+        labels: what each label means: {"1": "a", "2": "b", "3": "tie", "-1": "drop"}, or "both_bad"; "a:0.5" and
+            "b:0.5" stand for a verdict of half the strength.
+        rank_a, rank_b: columns of the ranks of the two agents, 1 is best, in place of a label.
         voter, time, propensity, weight: columns, where there are any.
+        grade: column of how strong each verdict is, above 0 and at most 1; a verdict is then a number in [-1, 1], its
+            grade for the winner.
+        grades: "keep", or "sign" to count all verdicts alike.
         agents: keep only the votes among these, as `Feedback.keep_agents` does.
         join: (table, key) or (table, key here, key there): context and text columns may come from that table.
         average_repeats: records of the same pair in one context share one unit of weight, as when both presentation
@@ -78,7 +99,8 @@ def read_votes(
         on_error: "raise", or "skip" to leave bad rows out and print how many.
     """
     opened = open_source(source)
-    schema = _schema(opened, model_a, model_b, winner)
+    graded = [grade] if grade else []
+    schema = _schema(opened, model_a, model_b, _verdict(winner, rank_a, rank_b), graded)
     beside = Covariates(
         opened,
         context=_usual_context(schema, opened) if context is None else context,
@@ -86,7 +108,8 @@ def read_votes(
         join=join,
         categorical=categorical,
         named=schema.names,
-        refused=dict.fromkeys(schema.verdict, VERDICT) | dict.fromkeys((schema.first, schema.second), COMPARED),
+        refused=dict.fromkeys((*schema.verdict, *graded), VERDICT)
+        | dict.fromkeys((schema.first, schema.second), COMPARED),
         roles={
             "voter": voter or (schema.voter if schema.voter in opened.names else None),
             "time": time or (schema.time if schema.time in opened.names else None),
@@ -95,9 +118,10 @@ def read_votes(
         prompt=schema.prompt,
         json_text=schema.name == ARENA_55K.name,
     )
-    table, checks = beside.read(schema.verdict, on_error)
+    table, checks = beside.read([*schema.verdict, *graded], on_error)
     names, chosen, first, second = _sides(checks, table, schema, agents)
-    code, meanings = _outcomes(checks, table, schema, names, first, second, labels)
+    code, meanings, strength = _outcomes(checks, table, schema, names, first, second, labels)
+    strength = _strength(checks, table, code, strength, grade, grades)
     contexts, columns = beside.contexts(checks, table), beside.record_columns(checks, table)
     keep = checks.settle()
     if not keep.any():
@@ -105,6 +129,7 @@ def read_votes(
     sound, voters = ~checks.faulty, columns.pop("voters", None)
     contexts, context_of = beside.group(table, contexts, np.flatnonzero(sound))
     rows = {"first": first, "second": second, "outcome": np.where(code == DROP, np.int8(TIE), code), **columns}
+    rows |= {} if strength is None else {"grade": strength}
     rows = rows if sound.all() else {name: values[sound] for name, values in rows.items()}
     records = duel_records(**rows, n_agents=len(names))
     del table, first, second, rows, columns  # hundreds of megabytes of a large log, which holds them in its own form
@@ -114,41 +139,52 @@ def read_votes(
         context_of,
         records,
         agents=names,
-        kind=schema.name,
+        kind=opened.make or schema.name,
         used=int(keep.sum()),
-        roles={"model_a": schema.first, "model_b": schema.second, "winner": ", ".join(schema.verdict[2:])},
+        roles=schema.roles | ({} if strength is None else {"grade": grade or "by label"}),
         labels=meanings,
         voters=voters,
         design=design,
     )
     said = (code[sound] != DROP)[np.argsort(context_of, kind="stable")]
+    return _answered(whole, said, average_repeats, chosen if agents is not None else None)
+
+
+def _answered(whole: Feedback, said: Bools, average_repeats: bool, chosen: list[str] | None) -> Feedback:
+    """Return the records among chosen agents that have a verdict, under the design of all that were asked."""
     log = whole if said.all() else whole.keep_records(said)
     if average_repeats:
         log = replace(log.average_repeats(), given_design=whole.average_repeats().how_designed)
-    return (log if agents is None else log.keep_agents(chosen)).trimmed()
+    return (log if chosen is None else log.keep_agents(chosen)).trimmed()
 
 
 # -- which column is what ---------------------------------------------------------------------------------------------
 
 
-def _schema(source: Source, model_a: str | None, model_b: str | None, winner: str | None) -> VoteSchema:
+def _verdict(winner: str | None, rank_a: str | None, rank_b: str | None) -> str | tuple[str, ...] | None:
+    """Return the column of the label, or those of the two ranks."""
+    if bool(rank_a) != bool(rank_b) or (rank_a and winner):
+        ranks = (Argument("rank_a"), " and ", Argument("rank_b"))
+        raise InputError("Name who won in one way: with ", Argument("winner"), ", or with both ", *ranks, ".")
+    return (rank_a, rank_b) if rank_a and rank_b else winner
+
+
+def _schema(
+    source: Source, model_a: str | None, model_b: str | None, winner: str | tuple[str, ...] | None, graded: list[str]
+) -> VoteSchema:
+    source.need("grade", *graded)
     detected = detect_schema(source.names)
     if model_a or model_b or winner:
         base = detected or replace(PLAIN, name="votes, columns as given")
         schema = replace(base, first=model_a or base.first, second=model_b or base.second, winner=winner or base.winner)
         source.need("model_a", schema.first)
         source.need("model_b", schema.second)
-        source.need("winner", *schema.verdict[2:])
+        roles = ("rank_a", "rank_b") if len(schema.verdict) == 4 else ("winner",) * 3
+        for role, column in zip(roles, schema.verdict[2:], strict=False):
+            source.need(role, column)
         return schema
     if detected is None:
-        a, b, won = (Argument(name) for name in ("model_a", "model_b", "winner"))
-        others = Argument("read_rankings or read_scores", flag="--kind rankings or --kind scores")
-        raise ReadError(
-            f"this does not look like a table of votes; its columns: {listed(source.names)}",
-            source=source.label,
-            accepted="the columns model_a, model_b and winner; left, right and winner; or an LMArena release",
-            fix=("name the columns with ", a, ", ", b, " and ", won, ", or use ", others),
-        )
+        raise not_recognised(source)
     return detected
 
 
@@ -207,6 +243,23 @@ def _chosen(agents: Sequence[str], seen: list[str], source: str) -> list[str]:
     return names
 
 
+def _strength(
+    checks: RowChecks, table: pa.Table, code: Ints, by_label: Floats | None, name: str | None, grades: str
+) -> Floats | None:
+    """Return (n,) how strong each verdict is, by its label or by a column; None where all count alike."""
+    if grades not in get_args(Grades):
+        raise InputError(Argument("grades", grades), ": accepted are 'keep' and 'sign' (all verdicts count alike).")
+    strength = by_label
+    if name:
+        values, is_number = to_numbers(table[name])
+        decided = (code == FIRST) | (code == SECOND)
+        bad = decided & ~(is_number & (values > 0) & (values <= 1))
+        accepted = "a number above 0 and at most 1 where somebody won"
+        checks.reject_values(bad, table[name], " as grade", name=name, accepted=accepted, fix="correct the grade")
+        strength = np.where(decided & ~bad, values, 1.0)
+    return None if strength is None or grades == "sign" or (strength == 1).all() else strength
+
+
 def _outcomes(
     checks: RowChecks,
     table: pa.Table,
@@ -221,8 +274,11 @@ def _outcomes(
         outcomes = read_labels(checks, said, schema.winner, agents=names, first=first, second=second, labels=labels)
         checks.leave_out(outcomes[0] == DROP, "label marked 'drop'")
         return outcomes
-    if labels is not None:
+    if labels is not None and len(schema.winner) == 3:
         raise InputError(
             f"labels= needs one winner column; this file has three, {', '.join(schema.winner)}. Leave it out."
         )
-    return read_one_hot(checks, [table[name] for name in schema.winner], schema.winner)
+    columns = [table[name] for name in schema.winner]
+    if len(schema.winner) == 2:
+        return read_ranks(checks, columns, (schema.winner[0], schema.winner[1]))
+    return read_one_hot(checks, columns, (schema.winner[0], schema.winner[1], schema.winner[2]))

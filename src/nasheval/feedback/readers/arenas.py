@@ -1,0 +1,224 @@
+"""Vote logs of arenas: FastChat, P2L, Open WebUI, TTS-Arena, MTEB arena, compar:IA."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nasheval.feedback.readers.formats import ROW, Columns, Format, chosen, listed_values, numbers, texts
+from nasheval.feedback.readers.text_files import Record
+
+_BUTTONS = {"leftvote": "a", "rightvote": "b", "tievote": "tie", "bothbad_vote": "both_bad"}
+_HIDDEN = ("", "Model A", "Model B", None)  # what stands for the name of a model in an anonymous battle
+
+
+# -- FastChat ---------------------------------------------------------------------------------------------------------
+
+
+def _fastchat(rows: list[Record], file: Path, metric: str) -> tuple[list[Record], dict[str, int]]:
+    """Return one row per vote; lines about anything else (chats, thumbs, flags) are counted."""
+    votes, others = [], Counter[str]()
+    for number, row in enumerate(rows, start=1):
+        kind = row.get("type")
+        if str(kind) not in _BUTTONS and not row.get("states") and not row.get("models"):
+            others[f"lines of type {str(kind)[:40]!r}, which are no votes"] += 1
+            continue
+        states = [state if isinstance(state, dict) else {} for state in _listed(row.get("states"))] + [{}, {}]
+        models = [*_listed(row.get("models")), None, None]
+        names = [s.get("model_name") if m in _HIDDEN else m for m, s in zip(models[:2], states[:2], strict=True)]
+        votes.append(
+            {ROW: number, "A": names[0], "B": names[1], "type": None if kind is None else str(kind)}
+            | {"tstamp": row.get("tstamp"), "ip": row.get("ip"), "prompt": _first_message(states[0])}
+        )
+    return votes, dict(others)
+
+
+def _listed(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _first_message(state: Record) -> str | None:
+    """Return what the user said first, after the messages that stand before every conversation."""
+    offset = state.get("offset")
+    for message in _listed(state.get("messages"))[offset if isinstance(offset, int) and offset > 0 else 0 :]:
+        said = message[1] if isinstance(message, list) and len(message) > 1 else None
+        said = said[0] if isinstance(said, list) and said else said  # text with pictures
+        if isinstance(said, str):
+            return said
+    return None
+
+
+FASTCHAT = Format(
+    "FastChat log",
+    "votes",
+    ("tstamp", "type"),
+    '{"tstamp": 1687000000.5, "type": "leftvote", "models": ["", ""], "states": [{"model_name": "x", '
+    '"messages": [["USER", "Why?"]]}, {"model_name": "y", "messages": []}], "ip": "1.2.3.4"}',
+    {
+        **{"model_a": "A", "model_b": "B", "winner": "type", "labels": _BUTTONS, "text": "prompt"},
+        **{"voter": "ip", "time": "tstamp"},
+    },
+    made=("A", "B", "type", "prompt", "ip", "tstamp"),
+    records=_fastchat,
+    tells=lambda rows: any("states" in row or "state" in row for row in rows),
+)
+
+
+# -- Open WebUI -------------------------------------------------------------------------------------------------------
+
+
+def _open_webui(rows: list[Record], file: Path, metric: str) -> tuple[list[Record], dict[str, int]]:
+    """Return one row for each answer that a rated one stood beside; they share one unit of weight."""
+    votes, left = [], Counter[str]()
+    for number, row in enumerate(rows, start=1):
+        data, meta = _object(row.get("data")), _object(row.get("meta"))
+        others = [name for name in _listed(data.get("sibling_model_ids")) if name != data.get("model_id")]
+        if not others:
+            left["ratings of one answer alone, which compare nothing"] += 1
+            continue
+        rating, tags = data.get("rating"), [*_listed(meta.get("tags")), *_listed(data.get("tags")), None]
+        vote = {ROW: number, "A": data.get("model_id"), "rating": None if rating is None else str(rating)}
+        vote |= {"weight": 1 / len(others), "user_id": row.get("user_id"), "tag": tags[0], "arena": meta.get("arena")}
+        vote["prompt"] = _rated_prompt(row, meta.get("message_id"))
+        votes += [vote | {"B": other} for other in others]
+    return votes, dict(left)
+
+
+def _object(value: Any) -> Record:
+    return value if isinstance(value, dict) else {}
+
+
+def _rated_prompt(row: Record, message: Any) -> str | None:
+    """Return the message that the rated answer replies to, else the first of the user's."""
+    chat = _object(_object(_object(row.get("snapshot")).get("chat")).get("chat"))
+    history = _object(_object(chat.get("history")).get("messages"))
+    parent = _object(history.get(str(_object(history.get(str(message))).get("parentId"))))
+    for one in (parent, *_listed(chat.get("messages")), *history.values()):
+        if _object(one).get("role") == "user" and isinstance(one.get("content"), str):
+            return str(one["content"])
+    return None
+
+
+def _is_feedback(rows: list[Record]) -> bool:
+    return any({"rating", "model_id"} <= _object(row.get("data")).keys() for row in rows)
+
+
+OPEN_WEBUI = Format(
+    "Open WebUI feedback",
+    "votes",
+    ("data", "meta", "user_id"),
+    '[{"id": "f1", "user_id": "u1", "type": "rating", "data": {"rating": 1, "model_id": "x", '
+    '"sibling_model_ids": ["y"]}, "meta": {"arena": true, "chat_id": "c1", "message_id": "m1", "tags": ["code"]}}]',
+    {
+        **{"model_a": "A", "model_b": "B", "winner": "rating", "weight": "weight", "voter": "user_id"},
+        **{"labels": {"1": "a", "-1": "b", None: "drop"}, "text": "prompt", "context": ("tag",)},
+    },
+    made=("A", "B", "rating", "weight", "user_id", "tag", "prompt"),
+    records=_open_webui,
+    tells=_is_feedback,
+)
+
+
+# -- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _p2l(table: pa.Table, file: str) -> Columns:
+    """Return who won: labels hold places in the sorted list of all models, whose order is that of the two names."""
+    values, row, place = listed_values(table, "labels", file)
+    given = np.full((table.num_rows, 3), np.nan)
+    inside = place < given.shape[1]
+    given[row[inside], place[inside]] = numbers(pa.table({"labels": values}), "labels")[inside]
+    winner, loser, tie = given.T
+    tie = np.where(np.isnan(tie), 0, tie)
+    sorted_so = np.asarray(pc.less(texts(table, "model_a"), texts(table, "model_b")).fill_null(False))
+    said = np.where((winner < loser) == sorted_so, "first", "second").astype(object)
+    said[tie == 1], said[tie == 2] = "tie", "both_bad"
+    odd = np.flatnonzero(np.isnan(winner) | np.isnan(loser) | (winner == loser) | ~np.isin(tie, (0, 1, 2)))
+    raw = table["labels"].take(pa.array(odd)).to_pylist()  # as they are written, for the message
+    said[odd] = [None if value is None else str(value) for value in raw]
+    return {"labels": pa.array(said, pa.large_string())}
+
+
+P2L = Format(
+    "P2L comparisons",
+    "votes",
+    ("prompt", "model_a", "model_b", "labels", "!winner"),
+    '{"prompt": "Why?", "model_a": "x", "model_b": "y", "labels": [0, 1, 0], "weight": 1.0}',
+    {"winner": "labels", "text": "prompt", "weight": "weight"},
+    made=("labels",),
+    needs=("model_a", "model_b", "labels"),
+    columns=_p2l,
+)
+
+
+def _tts_arena(table: pa.Table, file: str) -> Columns:
+    """Return the two models in order of their names: which was shown first is not known."""
+    won, lost = texts(table, "model_chosen"), texts(table, "model_rejected")
+    swapped = pc.fill_null(pc.greater(won, lost), False)
+    return {"A": pc.if_else(swapped, lost, won), "B": pc.if_else(swapped, won, lost), "model_chosen": won}
+
+
+TTS_ARENA = Format(
+    "TTS-Arena votes",
+    "votes",
+    ("model_chosen", "model_rejected"),
+    '{"user_id": 7, "text": "Hello.", "vote_date": "2025-04-17 10:00:00", "model_chosen": "x", '
+    '"model_rejected": "y", "model_type": "tts"}',
+    {
+        **{"model_a": "A", "model_b": "B", "winner": "model_chosen", "text": ("text",), "voter": "user_id"},
+        **{"time": "vote_date", "context": ("model_type", "language")},
+    },
+    made=("A", "B", "model_chosen"),
+    needs=("model_chosen", "model_rejected"),
+    columns=_tts_arena,
+)
+
+MTEB_ARENA = Format(
+    "MTEB arena log",
+    "votes",
+    ("0_model_name", "1_model_name", "type"),
+    '{"tstamp": 1722000000.5, "type": "leftvote", "0_model_name": "x", "1_model_name": "y", "0_prompt": "Why?"}',
+    {
+        **{"model_a": "0_model_name", "model_b": "1_model_name", "winner": "type", "text": ("0_prompt", "prompt")},
+        "labels": _BUTTONS | dict.fromkeys(("chat", "upvote", "downvote", "flag", "share", "regenerate"), "drop"),
+        **{"voter": "ip", "time": "tstamp"},
+    },
+)
+
+
+def _compar_ia(table: pa.Table, file: str) -> Columns:
+    equal = pc.fill_null(_flags(table, "both_equal"), False)
+    return {"chosen_model_name": chosen(np.asarray(equal), "tie", texts(table, "chosen_model_name"))}
+
+
+def _flags(table: pa.Table, name: str) -> pa.ChunkedArray:
+    said = pc.utf8_lower(texts(table, name))
+    return pc.or_(pc.equal(said, "true"), pc.equal(said, "1"))
+
+
+COMPAR_IA = Format(
+    "compar:IA votes",
+    "votes",
+    ("model_a_name", "model_b_name", "chosen_model_name", "both_equal"),
+    '{"model_a_name": "x", "model_b_name": "y", "chosen_model_name": "x", "both_equal": false, '
+    '"opening_msg": "Pourquoi ?", "selected_category": "ideas", "visitor_id": "v1", "timestamp": "2025-04-17"}',
+    {
+        **{
+            "model_a": "model_a_name",
+            "model_b": "model_b_name",
+            "winner": "chosen_model_name",
+            "labels": {None: "drop"},
+        },
+        **{"text": "opening_msg", "context": ("selected_category",), "voter": "visitor_id", "time": "timestamp"},
+    },
+    made=("chosen_model_name",),
+    needs=("both_equal", "chosen_model_name"),
+    columns=_compar_ia,
+)
+
+ARENAS = (FASTCHAT, OPEN_WEBUI, P2L, TTS_ARENA, MTEB_ARENA, COMPAR_IA)
