@@ -1,8 +1,8 @@
 """What to do: which agent to ship, how sure the votes are of it, and which agents they do not tell apart.
 
-The leader is chosen from the same votes that its lead is measured on, so every limit here holds for all pairs of a group
-together, whichever agent leads (`GroupPayoff.interval`); of several groups, for all groups together. A pair that was
-not compared in the group may be anything: bridges settle nothing here.
+The leader is chosen from the same votes that its lead is measured on, so every limit here holds for all pairs of a
+group together, whichever agent leads (`GroupPayoff.interval`); of several groups, for all groups together. A pair that
+was not compared in the group may be anything: bridges settle nothing here.
 """
 
 from __future__ import annotations
@@ -103,7 +103,7 @@ class Doubt:
         cycle: agents of which each certainly beats the next, and the last the first; empty where none is certain.
         better: agents that may be better by more than the margin, the one that may be furthest ahead first.
         ahead: by how much that one may be.
-        thin: agents of which too few votes were on the leader to tell anything.
+        thin: agents with too few votes against the leader to tell anything.
         unmet: agents that were never compared with it.
         more_votes: roughly how many more votes between it and all of these might settle it; None: no number would.
     """
@@ -139,8 +139,7 @@ class Decision:
     Args:
         agent: the one to ship; None where the votes do not decide.
         leader: the agent with most of the winning lottery, as estimated.
-        lead: of `agent` (None: of the leader) over the agent nearest to being better: the leader, if that is another;
-            None where there is no other agent.
+        lead: of `agent` (None: of the leader) over the agent nearest to being better: the leader, if that is another.
         tied: the tie group: agents that the votes do not tell apart from the winning lottery.
         agents: how many have a vote.
         lottery: the winning lottery.
@@ -155,7 +154,7 @@ class Decision:
 
     agent: str | None
     leader: str
-    lead: Lead | None
+    lead: Lead
     tied: tuple[str, ...]
     agents: int
     lottery: dict[str, float]
@@ -213,12 +212,12 @@ def decide(
     doubt = _doubt(payoff, ends, leader, margin)
     choice = leader if prices is None else _cheapest(ends[0][:, leader], payoff.present, prices, leader, margin)
     others = np.flatnonzero(payoff.present & (np.arange(len(lottery)) != leader))
-    nearest = leader if choice != leader else int(others[ends[0][leader, others].argmin()]) if len(others) else None
+    nearest = leader if choice != leader else int(others[ends[0][leader, others].argmin()])
     tied = tie_groups([payoff])[0]
     return Decision(
         agent=payoff.agents[choice] if choice != leader or doubt is None else None,
         leader=payoff.agents[leader],
-        lead=None if nearest is None else _lead(payoff, ends, choice, nearest),
+        lead=_lead(payoff, ends, choice, nearest),
         tied=_names(payoff, np.flatnonzero(tied)),
         agents=int(payoff.present.sum()),
         lottery={payoff.agents[a]: round(float(lottery[a]), 4) for a in np.argsort(-lottery) if lottery[a] > WINNER},
@@ -265,7 +264,7 @@ def _doubt(payoff: GroupPayoff, ends: tuple[Floats, Floats], leader: int, margin
     if not len(rivals):
         return None
     rivals = rivals[np.argsort(lower[rivals], kind="stable")]
-    seen, told = payoff.status[leader, rivals] == SEEN, np.isfinite(payoff.error[leader, rivals])
+    seen, told = payoff.status[leader, rivals] == SEEN, lower[rivals] > -1
     better = rivals[seen & told]
     beaten = better[upper[better] < 0]
     most = None if not len(beaten) else _lead(payoff, ends, int(beaten[upper[beaten].argmin()]), leader)
@@ -295,7 +294,7 @@ def _more_votes(
     votes = pair_matrix(payoff.moments.votes, K)[leader, rivals]
     half = np.maximum(value - ends[0][leader, rivals], ends[1][leader, rivals] - value)  # one end may be cut
     coin = norm.isf((1 - payoff.confidence) / max(K * (K - 1), 2)) / goal
-    told = np.isfinite(payoff.error[leader, rivals]) & (payoff.status[leader, rivals] == SEEN)
+    told = ends[0][leader, rivals] > -1
     needed = np.where(told, votes * np.maximum((half / goal) ** 2 - 1, 0.0), coin**2)
     return _rough(needed.sum())
 
@@ -319,15 +318,11 @@ def _elsewhere(groups: Sequence[GroupPayoff], choice: int, prices: Floats | None
 
 def _sentences(decision: Decision) -> Iterator[str]:
     on, doubt = f"on these {decision.votes:,} votes", decision.doubt
-    if decision.lead is None:
-        yield f"Only {decision.leader} has a vote: there is nothing to compare it with."
-    elif decision.agent is None and doubt is not None:
-        none = doubt.beaten is not None
-        yield (
-            f"No agent is shown to be best {on}: {_why(decision, doubt)}."
-            if none
-            else (f"Undecided {on}: {decision.leader} leads, but {_why(decision, doubt)}.")
+    if decision.agent is None and doubt is not None:
+        opening = (
+            f"Undecided {on}: {_leads(decision)}, but" if doubt.beaten is None else f"No agent is shown best {on}:"
         )
+        yield f"{opening} {_why(decision, doubt)}."
     elif decision.agent != decision.leader:
         saving = f", {decision.saved:.0%} cheaper" if decision.saved else ", and cheaper"
         yield f"Ship {decision.agent}: {_standing(decision.lead)} {on} ({decision.lead}){saving}."
@@ -337,6 +332,13 @@ def _sentences(decision: Decision) -> Iterator[str]:
         yield f"Ship {decision.agent}: {_over_all(decision, decision.lead, on)}{_priced(decision)}."
     if decision.elsewhere:
         yield _exceptions(decision)
+
+
+def _leads(decision: Decision) -> str:
+    share = decision.lottery[decision.leader]
+    if share > 1 - WINNER:
+        return f"{decision.leader} leads"
+    return f"{decision.leader} has most of the winning lottery ({share:.2f})"
 
 
 def _standing(lead: Lead) -> str:
@@ -357,7 +359,8 @@ def _over_all(decision: Decision, lead: Lead, on: str) -> str:
 def _priced(decision: Decision) -> str:
     if decision.cheaper is None:
         return ""
-    return "; no cheaper one is shown to be that near to it" if decision.cheaper else ", and none is cheaper"
+    near = f"; no cheaper one is shown to be at most {decision.margin:g} worse"
+    return near if decision.cheaper else ", and none is cheaper"
 
 
 def _why(decision: Decision, doubt: Doubt) -> str:
@@ -382,16 +385,14 @@ def _why(decision: Decision, doubt: Doubt) -> str:
 
 
 def _exceptions(decision: Decision) -> str:
-    named = decision.agent or decision.leader
     some = [
-        f"for {decision.column} {one.group} prefer {one.lead.agent} ({one.lead}"
+        f"{decision.column} {one.group} prefer {one.lead.agent} to {one.lead.over} ({one.lead}"
         + (f", at {one.times_cost:.2g} times the cost)" if one.times_cost is not None else ")")
         for one in decision.elsewhere[:_MOST_NAMED]
     ]
     more = len(decision.elsewhere) - _MOST_NAMED
-    rest = f"; {more} more group{'s' if more > 1 else ''} prefer another to {named}" if more > 0 else ""
-    text = "; ".join(some)
-    return f"{text[:1].upper()}{text[1:]}{rest}."
+    rest = f"; another is better in {more} more group{'s' if more > 1 else ''}" if more > 0 else ""
+    return f"For {'; for '.join(some)}{rest}."
 
 
 def _down(number: float) -> float:
