@@ -51,8 +51,13 @@ BENCHMARKS = {
 TOOLS = {
     "publish": "keep the results of full studies, and write docs/results.md",
     "build-highway": "build the MO-Highway log from the simulator: hours",
+    "build-chat": "build the bundled chat log from the release of QLoRA",
 }
-_TOOL_MODULES = {"publish": "studies.publish", "build-highway": "studies.highway_log.build"}
+_TOOL_MODULES = {
+    "publish": "studies.publish",
+    "build-highway": "studies.highway_log.build",
+    "build-chat": "studies.chat_log",
+}
 
 
 def study(name: str) -> Study:
