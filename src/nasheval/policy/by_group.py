@@ -39,9 +39,8 @@ class BestByGroup:
         column = self.by or next(iter(grouping_columns(log, most=1, quartiles=False)), None)
         if column is None:
             raise InputError(
-                "The best agent by group needs a context column of 2 to 20 values, and this log has none: name one with ",
-                Argument("by", ..., flag="best-by-group:COLUMN"),
-                ".",
+                "The best agent by group takes a context column of 2 to 20 values, and this log has none; name one: ",
+                *(Argument("by", ..., flag="best-by-group:COLUMN"), "."),
             )
         context_column(log, column)
         rows = rows_by_value(log.contexts, column)
