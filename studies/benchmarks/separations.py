@@ -9,8 +9,9 @@
 - tied: agents in the tie group over all contexts. shipped: logs in which an agent is shipped; `best loss` is by how
   much that agent is worse, in truth, than the best other one, in the worst of these logs.
 
-Agents cost the less the worse they are. Both shares must not lie above 0.05: their exact binomial 99% intervals are shown. Most worlds are made to mislead:
-agents are equally good over all contexts, or the best two are, and differ at single contexts.
+Agents cost the less the worse they are. Both shares must not lie above 0.05: their exact binomial 99% intervals are
+shown. Most worlds are made to mislead: agents are equally good over all contexts, or the best two are, and differ at
+single contexts.
 """
 
 from __future__ import annotations
