@@ -98,12 +98,18 @@ def log_of(world: World, seed: int) -> ne.Feedback:
 def study(cell: Cell) -> list[Row]:
     """Return what was said of one log, and whether it is true."""
     start, world = time.process_time(), WORLDS[cell["world"]]
-    model = ne.NashEval(outcome=cell["outcome"], second_stage="none", folds=2, n_jobs=1, device="cpu", verbose=False)
-    model.fit(log_of(world, cell["seed"]))
+    how: dict[str, Any] = {"second_stage": "none", "folds": 2, "n_jobs": 1, "device": "cpu", "verbose": False}
+    design = "auto" if world.selected != 1 else "marginal"
+    model = ne.NashEval(outcome=cell["outcome"], propensity=design, **how).fit(log_of(world, cell["seed"]))
     prices = {agent: float(len(model.agents_) - a) for a, agent in enumerate(model.agents_)}
     decision, place = model.decision("group" if world.groups else None, costs=prices), model.agents_.index
-    boards = [model.leaderboard(), *([model.leaderboard("group")] if world.groups else [])]
-    apart = [_false_separation(rows, world.payoff, place) for board in boards for _, rows in board.groupby("group")]
+    lottery = [decision.lottery.get(agent, 0.0) for agent in model.agents_]
+    loses = world.payoff @ lottery
+    apart = [loses[place(agent)] > -_EVEN for agent in model.agents_ if agent not in decision.tied]
+    if world.groups:
+        apart += [
+            _false_separation(rows, world.payoff, place) for _, rows in model.leaderboard("group").groupby("group")
+        ]
     leads = [decision.lead, *(one.lead for one in decision.elsewhere)]
     if decision.doubt is not None and decision.doubt.beaten is not None:
         leads.append(decision.doubt.beaten)
@@ -111,7 +117,7 @@ def study(cell: Cell) -> list[Row]:
     lost = None if decision.agent is None else float(-world.payoff[place(decision.agent)].min())
     return [
         {
-            "apart": any(apart),
+            "apart": bool(any(apart)),
             "false": any(not one.lower <= true <= one.upper for one, true in zip(leads, truths, strict=True)),
             "tied": len(decision.tied),
             "shipped": decision.agent is not None,
