@@ -153,7 +153,7 @@ def fit(
 
       nasheval fit scores.parquet --kind scores --agents gpt-4,claude-v2 --text prompt --costs prices.toml -o model/
 
-      nasheval fit highway -o model/ --report report.html
+      nasheval fit chat -o model/ --report report.html
     """
     from nasheval.feedback.groups import by_value, grouping_columns
     from nasheval.store.folder import check_target
