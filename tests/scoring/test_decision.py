@@ -115,6 +115,7 @@ def test_a_circle_has_no_winner():
     assert str(found).startswith("No agent is shown best on these 2,310 votes: a beats b beats c beats a;")
     assert "a 0.33, b 0.33, c 0.33" in str(found)
     assert found.tied == ("a", "b", "c")
+    assert decided(made(CYCLE), costs={"a": 3, "b": 2, "c": 1}).agent is None  # c beats a, and loses to b
     uncertain = decided(made(CYCLE, 0.2))
     assert uncertain.doubt.beaten is None
     assert "has most of the winning lottery (0.33)" in str(uncertain)
@@ -189,7 +190,10 @@ def test_decisions_follow_their_rule(game):
     leader, (lower, upper) = number[found.leader], limits_together([payoff])[0]
     others = [a for a in range(len(prices)) if a != leader]
     near = [a for a in others if lower[a, leader] > -0.05]
-    if found.agent is not None and found.agent != found.leader:
+    if any(upper[leader, a] < 0 and lower[leader, a] <= -0.05 for a in others):
+        assert found.agent is None
+        assert found.doubt.beaten is not None
+    elif found.agent is not None and found.agent != found.leader:
         assert number[found.agent] in near
         assert prices[number[found.agent]] == min(prices[near])
     else:
@@ -220,7 +224,7 @@ def test_as_many_more_votes_as_it_says_would_decide_if_estimates_stayed(lead, er
 
 
 def test_what_is_said_of_leaders_chosen_from_the_data_is_wrong_in_at_most_one_of_twenty():
-    rng, wrong, logs = np.random.default_rng(0), 0, 400
+    rng, wrong, logs = np.random.default_rng(0), 0, 240
     upper = np.triu_indices(5, 1)
     for world in range(logs):
         truth = np.zeros((5, 5)) if world % 2 else np.triu(rng.normal(0, 0.05, (5, 5)), 1)

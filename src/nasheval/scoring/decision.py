@@ -194,7 +194,7 @@ def decide(
     """Decide which agent to ship; command line, report and estimator all ask here.
 
     Without costs it is the leader, if it is shown to be at most `margin` worse than any other agent. With costs it is
-    the cheapest agent that is shown to be at most `margin` worse than the leader.
+    the cheapest agent that is shown to be at most `margin` worse than the leader, unless some agent certainly beats it.
 
     Args:
         log: the votes.
@@ -210,15 +210,16 @@ def decide(
     leader = int(lottery.round(6).argmax())
     prices = None if costs is None else _mean_costs(log, payoff, costs)
     doubt = _doubt(payoff, ends, leader, margin)
-    choice = leader if prices is None else _cheapest(ends[0][:, leader], payoff.present, prices, leader, margin)
+    beaten = doubt is not None and doubt.beaten is not None  # to be near to an agent that is beaten says little
+    near = ends[0][:, leader], payoff.present
+    choice = leader if prices is None or beaten else _cheapest(*near, prices, leader, margin)
     others = np.flatnonzero(payoff.present & (np.arange(len(lottery)) != leader))
     nearest = leader if choice != leader else int(others[ends[0][leader, others].argmin()])
-    tied = tie_groups([payoff])[0]
     return Decision(
         agent=payoff.agents[choice] if choice != leader or doubt is None else None,
         leader=payoff.agents[leader],
         lead=_lead(payoff, ends, choice, nearest),
-        tied=_names(payoff, np.flatnonzero(tied)),
+        tied=_names(payoff, np.flatnonzero(tie_groups([payoff])[0])),
         agents=int(payoff.present.sum()),
         lottery={payoff.agents[a]: round(float(lottery[a]), 4) for a in np.argsort(-lottery) if lottery[a] > WINNER},
         votes=int(np.diff(log.context_offsets)[payoff.inside].sum()),
@@ -264,7 +265,7 @@ def _doubt(payoff: GroupPayoff, ends: tuple[Floats, Floats], leader: int, margin
     if not len(rivals):
         return None
     rivals = rivals[np.argsort(lower[rivals], kind="stable")]
-    seen, told = payoff.status[leader, rivals] == SEEN, lower[rivals] > -1
+    seen, told = payoff.status[leader, rivals] == SEEN, (lower[rivals] > -1) | (upper[rivals] < 0)
     better = rivals[seen & told]
     beaten = better[upper[better] < 0]
     most = None if not len(beaten) else _lead(payoff, ends, int(beaten[upper[beaten].argmin()]), leader)
