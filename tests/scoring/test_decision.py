@@ -69,7 +69,7 @@ CYCLE = np.array([[0, 0.4, -0.4], [-0.4, 0, 0.4], [0.4, -0.4, 0]])
 def test_a_clear_winner_is_shipped():
     found = decided(made(ladder(0.5, 0.2, 0)))
     assert str(found) == (
-        "Ship a: better than each of the other 2 agents on these 2,310 votes (nearest is b: 0.30 [0.27, 0.33])."
+        "Ship a: better than each of the other 2 agents on these 2,310 votes (least clearly than b: 0.30 [0.27, 0.33])."
     )
     assert found.tied == ("a",)
 

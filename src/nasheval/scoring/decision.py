@@ -352,7 +352,7 @@ def _over_all(decision: Decision, lead: Lead, on: str) -> str:
     rivals = decision.agents - 1
     if lead.lower > 0:
         every = f"each of the other {rivals} agents" if rivals > 1 else lead.over
-        return f"better than {every} {on} ({f'nearest is {lead.over}: ' if rivals > 1 else ''}{lead})"
+        return f"better than {every} {on} ({f'least clearly than {lead.over}: ' if rivals > 1 else ''}{lead})"
     every = f"any of the other {rivals} agents" if rivals > 1 else lead.over
     return f"at most {-_down(lead.lower):.2f} worse than {every} {on} ({f'{lead.over}: ' if rivals > 1 else ''}{lead})"
 
@@ -371,18 +371,27 @@ def _why(decision: Decision, doubt: Doubt) -> str:
         circle = " beats ".join((*doubt.cycle, *doubt.cycle[:1]))
         why = circle or f"{doubt.beaten.agent} beats the leader, {decision.leader} ({doubt.beaten})"
         return f"{why}; what no single agent is estimated to beat is the lottery {few(shares, _MOST_NAMED + 2)}"
-    reasons = []
-    if doubt.better:
-        more = f", and {len(doubt.better) - 1} more may be better by {decision.margin:g} or more"
-        more = more if len(doubt.better) > 1 else ""
-        reasons.append(f"{doubt.better[0]} may be up to {-_down(-doubt.ahead):.2f} better{more}")
-    if doubt.thin:
-        reasons.append(f"too few votes compare it with {few(doubt.thin, _MOST_NAMED)}")
-    if doubt.unmet:
-        reasons.append(f"it was never compared with {few(doubt.unmet, _MOST_NAMED)}")
-    them = "the two" if len(doubt.better) + len(doubt.thin) + len(doubt.unmet) == 1 else f"{decision.leader} and these"
+    count = len(doubt.better) + len(doubt.thin) + len(doubt.unmet)
+    them = "the two" if count == 1 else f"{decision.leader} and these"
     some = f"; very roughly {doubt.more_votes:,} more votes between {them} might decide" if doubt.more_votes else ""
-    return "; ".join(reasons) + some
+    return "; ".join(_reasons(decision, doubt, count)) + some
+
+
+def _reasons(decision: Decision, doubt: Doubt, count: int) -> Iterator[str]:
+    if count > _MOST_NAMED:
+        kinds = {"was never compared with": doubt.unmet, "met too seldom to tell": doubt.thin}
+        which = [f"{len(agents)} of which it {verb}" for verb, agents in kinds.items() if agents]
+        shown = f"{count} of the other {decision.agents - 1} agents may be better by {decision.margin:g} or more"
+        yield ", ".join([shown, *which])
+        return
+    for agent in doubt.better[:1]:
+        yield f"{agent} may be up to {-_down(-doubt.ahead):.2f} better"
+    for agent in doubt.better[1:]:
+        yield f"{agent} may be better by {decision.margin:g} or more"
+    if doubt.thin:
+        yield f"too few votes compare it with {', '.join(doubt.thin)}"
+    if doubt.unmet:
+        yield f"it was never compared with {', '.join(doubt.unmet)}"
 
 
 def _exceptions(decision: Decision) -> str:
