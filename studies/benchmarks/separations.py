@@ -6,8 +6,8 @@
   apart from; over all contexts and, in worlds with groups, in any group of the leaderboard by group.
 - decision: whether any number that the decision rests on is false: a limit between the agent to ship and its rival,
   the agent that beats the leader, or one that is better in a group.
-- tied: agents in the tie group over all contexts. shipped: logs in which an agent is shipped; `best loss` is by how
-  much that agent is worse, in truth, than the best other one, in the worst of these logs.
+- tied: agents in the tie group over all contexts. shipped: logs in which an agent is shipped; `worst loss` is by
+  how much that agent is worse, in truth, than the best other one, in the worst of these logs.
 
 Agents cost the less the worse they are. Both shares must not lie above 0.05: their exact binomial 99% intervals are
 shown. Most worlds are made to mislead: agents are equally good over all contexts, or the best two are, and differ at
@@ -152,7 +152,7 @@ def main(words: Sequence[str]) -> None:
     rows = labelled(run_cells(study, cells, asked.results, jobs=asked.jobs))
     lines = [_line(WORLDS[name].about, [row for row in rows if row["world"] == name]) for name in names]
     lines.append(_line("all", rows))
-    header = ("world", "logs", "told apart falsely", "decision false", "tied", "shipped", "best loss", "CPU s")
+    header = ("world", "logs", "told apart falsely", "decision false", "tied", "shipped", "worst loss", "CPU s")
     print_table(f"False separations and decisions, outcome={asked.outcome}", header, lines, markdown=asked.markdown)
 
 
@@ -165,5 +165,5 @@ def _line(about: str, rows: Sequence[Row]) -> tuple[str, ...]:
     lost = [float(row["lost"]) for row in rows if row["lost"] is not None]
     shipped, tied = np.mean([bool(row["shipped"]) for row in rows]), np.mean([float(row["tied"]) for row in rows])
     seconds = np.mean([float(row["seconds"]) for row in rows])
-    worst = f"{max(lost):.2f}" if lost else ""
+    worst = f"{max(0.0, *lost):.2f}" if lost else ""
     return (about, f"{len(rows):,}", *shares, f"{tied:.1f}", f"{shipped:.0%}", worst, f"{seconds:.2f}")

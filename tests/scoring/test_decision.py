@@ -130,6 +130,17 @@ def test_a_star_settles_nothing_between_its_rays():
     assert "Undecided on these 2,310 votes: a leads, but it was never compared with c, d; very roughly" in str(found)
 
 
+def test_many_doubts_are_counted():
+    status = np.full((6, 6), BRIDGED)
+    status[1, :] = status[:, 1] = SEEN
+    found = decided(made(ladder(0.8, 0.0, 0.3, 0.2, 0.1, 0.1), 0.01, status=status))
+    assert "a leads, but 4 of the other 5 agents may be better by 0.05 or more, each of which it was never" in str(
+        found
+    )
+    every = decided(made(np.zeros((6, 6)), 0.2))
+    assert "but each of the other 5 agents may be better by 0.05 or more; very roughly" in str(every)
+
+
 def test_pairs_that_nothing_connects_are_not_decided():
     A, status = np.zeros((4, 4)), np.full((4, 4), UNKNOWN)
     A[0, 1], A[1, 0], A[2, 3], A[3, 2] = 0.5, -0.5, 0.5, -0.5

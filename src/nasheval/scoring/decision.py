@@ -380,9 +380,9 @@ def _why(decision: Decision, doubt: Doubt) -> str:
 def _reasons(decision: Decision, doubt: Doubt, count: int) -> Iterator[str]:
     if count > _MOST_NAMED:
         kinds = {"was never compared with": doubt.unmet, "met too seldom to tell": doubt.thin}
-        which = [f"{len(agents)} of which it {verb}" for verb, agents in kinds.items() if agents]
-        shown = f"{count} of the other {decision.agents - 1} agents may be better by {decision.margin:g} or more"
-        yield ", ".join([shown, *which])
+        which = [f"{_share(len(agents), count)} of which it {verb}" for verb, agents in kinds.items() if agents]
+        some = f"{_share(count, decision.agents - 1)} of the other {decision.agents - 1} agents"
+        yield ", ".join([f"{some} may be better by {decision.margin:g} or more", *which])
         return
     for agent in doubt.better[:1]:
         yield f"{agent} may be up to {-_down(-doubt.ahead):.2f} better"
@@ -392,6 +392,10 @@ def _reasons(decision: Decision, doubt: Doubt, count: int) -> Iterator[str]:
         yield f"too few votes compare it with {', '.join(doubt.thin)}"
     if doubt.unmet:
         yield f"it was never compared with {', '.join(doubt.unmet)}"
+
+
+def _share(some: int, of: int) -> str:
+    return "each" if some == of else str(some)
 
 
 def _exceptions(decision: Decision) -> str:
