@@ -6,7 +6,7 @@ WORKERS ?= auto
 
 .PHONY: help setup demo test lint fix bench bench-peers studies docs dist clean
 help:
-	@echo "make demo   set up, fit the bundled log, print its leaderboard and write report.html"
+	@echo "make demo   set up, fit the bundled chat log, say which model to ship, and write report.html"
 	@echo "make test   set up and pass the whole suite"
 	@echo "make lint   style, types and import order        make fix    mend the style"
 	@echo "make bench  print the table of benchmarks        make docs   build the site of docs/ in build/site"
@@ -26,7 +26,7 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup
 	@mkdir -p build
-	$(BIN)/nasheval fit highway --by initial_lane_id -o build/demo --overwrite --report report.html
+	$(BIN)/nasheval fit chat --holdout 0 -o build/demo --overwrite --report report.html
 
 test: setup
 	$(BIN)/python -m pytest -n $(WORKERS)

@@ -30,6 +30,8 @@ BENCHMARKS = {
     "quality": "payoff error, exploitability and CPU seconds of every form, and with nuisances made poor on purpose",
     "policies": "the learned policy against the exact one, at full size",
     "coverage": "whether intervals cover and cycles are true, in the paper's worlds and in arenas",
+    "separations": "whether tie groups separate falsely, and decisions are true",
+    "decisions": "which agent to ship, on every log at hand",
     "evaluation": "whether held-out evaluation covers, and picks the better policy",
     "nesting": "whether the held-out score of the correction is honest",
     "stars": "every model compared with one reference only",
@@ -51,8 +53,13 @@ BENCHMARKS = {
 TOOLS = {
     "publish": "keep the results of full studies, and write docs/results.md",
     "build-highway": "build the MO-Highway log from the simulator: hours",
+    "build-chat": "build the bundled chat log from the release of QLoRA",
 }
-_TOOL_MODULES = {"publish": "studies.publish", "build-highway": "studies.highway_log.build"}
+_TOOL_MODULES = {
+    "publish": "studies.publish",
+    "build-highway": "studies.highway_log.build",
+    "build-chat": "studies.chat_log",
+}
 
 
 def study(name: str) -> Study:

@@ -137,8 +137,15 @@ def test_preflib_is_recognised_by_its_ending(tmp_path, monkeypatch):
 
 def test_datasets_list_and_path():
     assert "highway: 20,480 comparisons" in run("datasets", "list").output
+    assert "chat: 27,456 verdicts" in run("datasets", "list").output
     assert run("datasets", "path", "highway").output.strip().endswith("highway_votes.parquet")
     assert "There is no data set 'mars'" in str(run("datasets", "path", "mars").exception)
+
+
+def test_the_chat_log_goes_by_its_name():
+    result = run("check", "chat")
+    assert result.exit_code == 0
+    assert "27,456 records at 953 contexts, 6 agents" in result.output
 
 
 def test_the_demo_commands_words_work():

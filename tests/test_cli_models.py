@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import os
+import re
 import signal
 from pathlib import Path
 from types import SimpleNamespace
@@ -317,6 +318,43 @@ def test_leaderboards_say_the_same_in_every_format(model):
     assert "no context column; this log has" in failed("leaderboard", "model", "--by", "colour")
 
 
+def test_fit_leaderboard_and_report_open_with_the_same_decision(model, fitted):
+    said = " ".join(str(model.decision("language")).split())
+    assert " ".join(fitted.split()).startswith(said)
+    assert " ".join(run("leaderboard", "model", "--by", "language").stdout.split()).startswith(said)
+    assert said in " ".join(run("leaderboard", "model", "--by", "language", "--format", "csv").stderr.split())
+    assert run("report", "model", "-o", "said.html", "--by", "language", "-q").exit_code == 0
+    page = Path("said.html").read_text()
+    assert json.loads(re.search(r'"decision":(\[.*?\]),"findings"', page)[1]) == list(
+        model.decision("language").sentences
+    )
+
+
+def test_costs_and_margin_change_the_decision(model):
+    prices = {"ada": 4.0, "bert": 3.0, "cleo": 2.0, "dora": 1.0}
+    text = ",".join(f"{agent}={cost:g}" for agent, cost in prices.items())
+    for margin in ("0.05", "0.9"):
+        expected = model.decision(costs=prices, margin=float(margin))
+        shown = run("leaderboard", "model", "--costs", text, "--margin", margin).stdout
+        assert " ".join(shown.split()).startswith(" ".join(str(expected).split()))
+    assert expected.agent != expected.leader
+    assert f"{expected.saved:.0%} cheaper" in shown
+    assert "a model does not hold the columns" in failed("leaderboard", "model", "--costs", "{agent}|cost")
+    assert "there is no cost of 'bert'" in failed("leaderboard", "model", "--costs", "ada=1")
+
+
+def test_groups_that_tell_no_agents_apart_share_a_line(model, monkeypatch):
+    rows = [
+        {**row, "tied": row["tied"] or row["group"] == "pl"} for row in model.leaderboard("language").to_dict("records")
+    ]
+    monkeypatch.setattr("nasheval.cli.leaderboard.board_of", lambda *_: (rows, {}))
+    shown = run("leaderboard", "model", "--by", "language").stdout
+    [contexts] = {row["contexts"] for row in rows if row["group"] == "pl"}
+    assert f"language where the votes tell no agents apart (contexts): pl ({contexts})" in shown
+    assert "│ pl" not in shown
+    assert "│ de (" in shown
+
+
 @pytest.mark.parametrize("ending", ["parquet", "csv", "feather", "json", "jsonl"])
 def test_predictions_are_the_models(model, ending, tmp_path):
     out = tmp_path / f"lotteries.{ending}"
@@ -409,6 +447,11 @@ def test_evaluate_compares_with_baselines(model):
 def test_evaluate_refuses_what_the_model_has_seen(model):
     assert "is the log that the model was fitted on" in failed("evaluate", "model", "votes.csv")
     assert "--against names 'elo'; accepted are bt" in failed("evaluate", "model", "heldout.csv", "--against", "elo")
+    assert "--against names 'bt:language'" in failed("evaluate", "model", "heldout.csv", "--against", "bt:language")
+    words = ["--against", "best-by-group,best-by-group:language", "--format", "json"]
+    said = json.loads(run("evaluate", "model", "heldout.csv", *words).stdout)
+    assert said["policies"] == ["nasheval", "best-by-group", "best-by-group:language"]
+    assert said["overall"]["value"][1][2] == 0  # language is the column of few values
 
 
 @pytest.mark.parametrize(

@@ -41,6 +41,7 @@ from nasheval.policy.learned import LearnedPolicy
 from nasheval.policy.router import Router
 from nasheval.policy.terms import Terms
 from nasheval.progress import stages
+from nasheval.scoring.decision import MARGIN, Decision, decide
 from nasheval.scoring.explain import Explanation, explain
 from nasheval.scoring.leaderboard import as_frame, standings
 
@@ -276,10 +277,11 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
     # -- the log as a whole -------------------------------------------------------------------------------------------
 
     def leaderboard(self, by: str | None = None, *, confidence: float = 0.95, voters: Speaks | None = None) -> Any:
-        """Return a DataFrame: group, agent, lottery, lower, upper, frequency, in_support, rating, votes, ...
+        """Return a DataFrame: group, agent, lottery, lower, upper, frequency, in_support, rating, votes, tied, ...
 
         It is of pandas where that is installed, else of polars, else a pyarrow Table; columns as in `Standing`.
-        Agents without a vote in a group are no candidates there and are left out, as are groups without a vote.
+        Agents without a vote in a group are no candidates there and are left out, as are groups without a vote. Groups
+        whose votes tell no agents apart (all of them are `tied`) come last.
 
         Args:
             by: a context column; None: one group, "all".
@@ -289,6 +291,31 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         groups = self._groups(by, confidence, voters)
         with workers(self.engine if len(groups) > 1 else "local", self.n_jobs) as pool:
             return as_frame(list(standings(self._stage1.log, groups, self.regularizer, Effort(workers=pool))))
+
+    def decision(
+        self,
+        by: str | None = None,
+        *,
+        margin: float = MARGIN,
+        costs: Any = None,
+        confidence: float = 0.95,
+        voters: Speaks | None = None,
+    ) -> Decision:
+        """Return which agent to ship, or that the votes cannot decide and how many more might; `print` it.
+
+        Args:
+            by: a context column: groups in which another agent is certainly better are named.
+            margin: how much worse than the leader an agent may be and still be shipped.
+            costs: as in `NashEval`, to ship the cheapest such agent; None: those of the model.
+            confidence: of everything that is said of all contexts, and of everything that is said of groups.
+            voters: whom it speaks for, as in `payoff_interval`.
+        """
+        [whole], groups = (
+            self._groups(None, confidence, voters),
+            [] if by is None else self._groups(by, confidence, voters),
+        )
+        prices = self.costs if costs is None else costs
+        return decide(self._stage1.log, whole, groups, column=by or "", costs=prices, margin=margin)
 
     def payoff_interval(
         self, group: Any = None, *, confidence: float = 0.95, voters: Speaks | None = None

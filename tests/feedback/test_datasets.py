@@ -1,4 +1,4 @@
-"""The bundled highway log against the episodes it was made of."""
+"""The bundled logs against what they were made of."""
 
 from __future__ import annotations
 
@@ -73,5 +73,34 @@ def test_about_a_third_of_the_reference_games_hold_a_cycle(highway):
 
 
 def test_an_unknown_name_is_told_what_there_is():
-    with pytest.raises(ne.NashEvalError, match=r"There is no data set 'mars'; accepted are 'highway'\."):
+    with pytest.raises(ne.NashEvalError, match=r"There is no data set 'mars'; accepted are 'chat', 'highway'\."):
         ne.datasets.path("mars")
+
+
+# -- chat -------------------------------------------------------------------------------------------------------------
+
+
+def test_the_chat_log_is_every_parsed_verdict_among_the_models_that_did_not_judge():
+    log = ne.datasets.load_chat()
+    assert (log.n_records, log.n_contexts, len(log.menus)) == (27_456, 953, 15)
+    assert log.agents == datasets.CHAT_AGENTS
+    assert log.contexts.column_names == ["language", "prompt"]
+    assert log.text == "prompt"
+    assert datasets.NAMES["chat"].startswith("27,456 verdicts")
+    assert ne.datasets.load_chat(judge=True).n_records == 38_544
+
+
+def test_the_bundled_chat_log_is_that_of_the_release():
+    from studies.chat_log import votes
+
+    try:
+        made = votes()
+    except ne.InputError as missing:
+        pytest.skip(str(missing))
+    assert pq.read_table(datasets.path("chat")).equals(made)
+
+
+def test_the_licences_of_the_chat_log_stand_beside_it():
+    notice = (datasets.path("chat").parent / "chat_NOTICE.txt").read_text()
+    for words in ("MIT License", "Artidoro Pagnoni, Tim Dettmers", "OpenAssistant", "Apache License 2.0"):
+        assert words in notice

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from nasheval.errors import InputError
 from nasheval.feedback.world import SyntheticWorld
 from nasheval.game.regularizers import L2
 from nasheval.game.solver import solve
@@ -43,6 +44,7 @@ LEARNERS = {
     "robust": baselines.RobustMaximalLottery("side"),
     "pluralistic": baselines.PluralisticLeaderboard(),
     "best single": baselines.BestSingle(),
+    "best by group": baselines.BestByGroup(),
     "uniform": baselines.Uniform(),
 }
 
@@ -105,3 +107,31 @@ def test_the_best_single_agent_of_a_world_with_a_clear_one_is_found(world, stage
     found = baselines.BestSingle().fit(stage1)
     assert np.abs(mean_payoff(stage1) - payoff).max() < 0.25  # 300 contexts
     assert payoff.mean(axis=1)[found.lottery().argmax()] >= payoff.mean(axis=1).max() - 0.1
+
+
+def test_the_best_agent_by_group_is_best_among_the_contexts_of_each_group(stage1):
+    policy, side = baselines.BestByGroup("side").fit(stage1), stage1.log.contexts["side"].to_numpy(zero_copy_only=False)
+    payoffs, (j, k) = np.zeros((stage1.log.n_contexts, 5, 5)), np.triu_indices(5, 1)
+    used = np.zeros(stage1.log.n_contexts, bool)
+    for rows, gamma in stage1.pseudo.chunks():
+        payoffs[rows[:, None], j, k], payoffs[rows[:, None], k, j], used[rows] = gamma, -gamma, True
+    for value in ("left", "right"):
+        mean = payoffs[used & (side == value)].mean(axis=0)
+        found = policy.predict_proba([{"side": value}])[0]
+        assert found.argmax() == mean.sum(axis=1).argmax()
+        few = policy.predict_proba([{"side": value}], agents=["a1", "a3"])[0]
+        assert few.argmax() == (1 if mean[1, 3] > 0 else 3)
+    elsewhere = policy.predict_proba([{"side": "middle"}, {"side": None}])
+    assert (elsewhere == baselines.BestSingle().fit(stage1).lottery()).all()
+    assert (
+        baselines.BestByGroup().fit(stage1).predict_proba([{"side": "left"}])
+        == policy.predict_proba([{"side": "left"}])
+    ).all()
+
+
+def test_the_best_agent_by_group_needs_a_column_of_groups(world, stage1):
+    with pytest.raises(InputError, match="no context column"):
+        baselines.BestByGroup("colour").fit(stage1)
+    bare = replace(stage1, nuisances=replace(stage1.nuisances, log=world.feedback("pairwise", voters=3, n=300)))
+    with pytest.raises(InputError, match="2 to 20 values"):
+        baselines.BestByGroup().fit(bare)

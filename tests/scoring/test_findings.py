@@ -32,6 +32,7 @@ def view(
         contexts=100,
         order=order,
         winners=winners,
+        tied=winners,
         lottery=tuple(1 / len(winners) * (a in winners) for a in range(3)),
         lower=three,
         upper=three,

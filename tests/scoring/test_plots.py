@@ -147,7 +147,7 @@ def test_bars_of_a_lottery_fill_the_line(rows):
 
 def test_many_agents_share_the_colour_of_others():
     def standing(agent, lottery):
-        return Standing("all", agent, lottery, 0, 1, 1, True, 1000, 1, 1, 0)
+        return Standing("all", agent, lottery, 0, 1, 1, True, 1000, 1, 1, 0, True, 9)
 
     ax = plots.lottery_by_group(_frame([standing(f"_{a}", 0.1) for a in range(10)], "pyarrow"))
     labels = [text.get_text().strip() for text in ax.get_legend().get_texts()]

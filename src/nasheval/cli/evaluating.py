@@ -20,11 +20,13 @@ if TYPE_CHECKING:
 
 OURS = "nasheval"
 RIVALS = "bt,maximal-lottery"
+_BY_GROUP = "best-by-group"
 AGAINST = Annotated[
     str,
     typer.Option(
         help="Baselines to compare with, with commas: bt, bt-plug-in, regularized-bt, borda, pooled-bt, "
-        "maximal-lottery, pluralistic, best-single, uniform."
+        "maximal-lottery, pluralistic, best-single, best-by-group (by a column of few values; best-by-group:COLUMN "
+        "names it), uniform."
     ),
 ]
 
@@ -105,12 +107,16 @@ def baselines(names: str) -> dict[str, Any]:
         "maximal-lottery": b.MaximalLottery(),
         "pluralistic": b.PluralisticLeaderboard(),
         "best-single": b.BestSingle(),
+        _BY_GROUP: b.BestByGroup(),
         "uniform": b.Uniform(),
     }
+    chosen = {}
     for name in split(names):
-        if name not in known:
-            raise InputError(f"--against names {name!r}; accepted are {', '.join(known)}.")
-    return {name: known[name] for name in split(names)}
+        word, _, column = name.partition(":")
+        if word not in known or (column and word != _BY_GROUP):
+            raise InputError(f"--against names {name!r}; accepted are {', '.join(known)}, {_BY_GROUP}:COLUMN.")
+        chosen[name] = b.BestByGroup(column) if column else known[word]
+    return chosen
 
 
 def plainly(evaluation: Evaluation) -> list[str]:

@@ -14,8 +14,8 @@ import typer
 import nasheval.cli.reporting as reporting
 from nasheval.choices import Device, Engine, OutcomeName, PolicyName, PropensityName, Search, SecondStage, Unseen
 from nasheval.cli.evaluating import compared, plainly
-from nasheval.cli.leaderboard import board_of, note_lines, standings_table, winners_table
-from nasheval.cli.options import TableOrJson, grouped
+from nasheval.cli.leaderboard import board_of, note_lines, silent_lines, standings_table, winners_table
+from nasheval.cli.options import MARGIN, TableOrJson, grouped
 from nasheval.cli.printing import console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.errors import Argument, InputError, NashEvalError
@@ -126,6 +126,7 @@ def fit(
         float, typer.Option(help="Share of contexts to compare with baselines on; 0 for none.", min=0, max=0.9)
     ] = 0.2,
     by: Annotated[str, typer.Option(help="Context column of the leaderboard; by default one of few values.")] = "",
+    margin: MARGIN = 0.05,
     report: Annotated[
         Path | None, typer.Option(help="Also write the report, with the comparison, to this file.")
     ] = None,
@@ -138,7 +139,8 @@ def fit(
 ) -> None:
     """Fit a model on a log, save it, and say what to know of it.
 
-    It prints warnings, how well the nuisances fit, the leaderboard, and how the model compares with baselines.
+    It prints which agent to ship (with --costs the cheapest that is shown to be at most --margin worse than the
+    leader), warnings, how well the nuisances fit, the leaderboard, and how the model compares with baselines.
 
     The comparison is on contexts held out from fitting. Up to 50,000 records, it is of a model fitted on the rest, and
     the model that is saved is fitted on everything; with more, one model is fitted on the rest, compared and saved.
@@ -154,7 +156,7 @@ def fit(
 
       nasheval fit scores.parquet --kind scores --agents gpt-4,claude-v2 --text prompt --costs prices.toml -o model/
 
-      nasheval fit highway -o model/ --report report.html
+      nasheval fit chat -o model/ --report report.html
     """
     from nasheval.feedback.groups import by_value, grouping_columns
     from nasheval.store.folder import check_target
@@ -179,16 +181,16 @@ def fit(
     column = by or next(iter(grouping_columns(model.stage1_.log, most=1, quartiles=False)), None)
     if format == "json":
         paths = {"model": str(out), "report": None if report is None else str(report)}
-        print_json({**paths, **_summary_dict(model, column, evaluation), "note": note})
+        print_json({**paths, **_summary_dict(model, column, evaluation, margin), "note": note})
     elif not quiet:
-        _print_summary(model, column, evaluation, note)
+        _print_summary(model, column, evaluation, note, margin)
         _print_next(model, out, column, report)
     if report is None:
         return
     if not quiet:
         tell(f"writing the report {report} ...")
     try:  # last: it takes longest, and whoever interrupts it has the model and the summary
-        reporting.write(model, report, by=by or None, evaluation=evaluation)
+        reporting.write(model, report, by=by or None, evaluation=evaluation, margin=margin)
     except KeyboardInterrupt:
         tell(f"No report was written. The model is saved; for the report, run: nasheval report {out} -o {report}")
         raise
@@ -243,13 +245,15 @@ class _Division:
 # -- what it says at the end -------------------------------------------------------------------------------------------
 
 
-def _print_summary(model: NashEval, by: str | None, evaluation: Evaluation | None, note: str) -> None:
+def _print_summary(model: NashEval, by: str | None, evaluation: Evaluation | None, note: str, margin: float) -> None:
     """Print what to know of a fit; `by` makes a second leaderboard, `note` is on the evaluation or why none is."""
     from rich.text import Text
 
     from nasheval.scoring.heldout import round_robin_table
 
     out, diagnostics = console(), model.diagnostics()
+    out.print(Text(str(model.decision(by, margin=margin)), style="bold"))
+    out.print()
     out.print(Text(f"{model.stage1_.log!r}"))
     if model.stage1_.nuisances.log.ballots is not None:
         rare = "Menus are rare: ballots" if model.aggregator == "auto" else "Ballots"
@@ -266,7 +270,10 @@ def _print_summary(model: NashEval, by: str | None, evaluation: Evaluation | Non
     for below in note_lines({"": [text for text in notes[""] if code_of(text) not in codes]}):
         out.print(below)
     if by is not None:
-        out.print(winners_table(board_of(model, by)[0], by))
+        by_group = board_of(model, by)[0]
+        out.print(winners_table(by_group, by))
+        for below in silent_lines(by_group, by):
+            out.print(below)
     out.print()
     if evaluation is not None:
         title = f"Held out: what the row wins against the column, with intervals of {evaluation.confidence:.0%}"
@@ -293,10 +300,11 @@ def _print_next(model: NashEval, path: Path, by: str | None, report: Path | None
     out.print(Text("\n  ".join(["Next:", *lines])))
 
 
-def _summary_dict(model: NashEval, by: str | None, evaluation: Evaluation | None) -> dict[str, Any]:
+def _summary_dict(model: NashEval, by: str | None, evaluation: Evaluation | None, margin: float) -> dict[str, Any]:
     """Return the same as plain values."""
     rows, notes = board_of(model)
     return {
+        "decision": model.decision(by, margin=margin).to_dict(),
         "coverage": model.stage1_.log.coverage().to_dict(),
         "diagnostics": model.diagnostics().to_dict(),
         "aggregator": type(model.stage1_.pseudo.aggregation.aggregator).__name__,

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nasheval.choices import Speaks
-from nasheval.cli.options import MODEL, VOTERS, Format, grouped
+from nasheval.cli.options import MARGIN, MODEL, VOTERS, Format, grouped
 from nasheval.cli.printing import console, print_csv, print_json, tell
+from nasheval.errors import InputError
 from nasheval.notes import few
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
 Row = Mapping[str, Any]
 _MOST_WINNERS = 6  # of a group that are named
+_MOST_SILENT = 30  # groups of which nothing can be said
 _MOST_NOTES = 30  # below a leaderboard
 _MOST_NAMES = 4  # of groups that share a note
 
@@ -31,33 +33,49 @@ def leaderboard(
     model: MODEL,
     by: Annotated[str, typer.Option(help="Context column that makes groups; without one, all contexts.")] = "",
     top: Annotated[int, typer.Option(help="Most agents per group to show in a table; 0 shows all.", min=0)] = 0,
+    costs: Annotated[str, typer.Option(help="What agents cost, as in fit; by default what the model knows.")] = "",
+    margin: MARGIN = 0.05,
     voters: VOTERS = None,
     format: Annotated[Format, typer.Option(help="A table for people, CSV or JSON for machines.")] = "table",
 ) -> None:
     """Print who wins, and where.
 
+    It opens with which agent to ship, or that the votes cannot decide; with costs it is the cheapest agent that is
+    shown to be at most --margin worse than the leader.
+
     The lottery is the equilibrium of the group's mean payoffs; range and "wins in" are over bootstrap draws; winners
-    are bold. Beside it stands the familiar Bradley-Terry rating. Agents without a vote in a group are no candidates
-    there and are left out. "bridged" counts opponents that an agent was never compared with: its payoffs against them
-    are bridged through other agents. What to know of the intervals stands below the table; with --format csv or json it
-    goes to standard error.
+    are bold. "tied" are agents that the votes do not tell apart from the leader. Beside it stands the familiar
+    Bradley-Terry rating. Agents without a vote in a group are no candidates there and are left out. "bridged" counts
+    opponents that an agent was never compared with: its payoffs against them are bridged through other agents. Groups
+    whose votes tell no agents apart are named at the end. What to know of the intervals stands below the table; with
+    --format csv or json it goes to standard error.
 
     Examples:
 
       nasheval leaderboard model/ --by language
 
+      nasheval leaderboard model/ --costs prices.toml --margin 0.03
+
       nasheval leaderboard model/ --by language --format csv > leaderboard.csv
     """
+    from rich.text import Text
+
     from nasheval.estimator import load
 
-    rows, notes = board_of(load(model), by or None, voters)
+    loaded = load(model)
+    decision = loaded.decision(by or None, margin=margin, costs=_costs(costs, loaded), voters=voters)
+    rows, notes = board_of(loaded, by or None, voters)
     if format == "table":
         out = console()
+        out.print(Text(str(decision), style="bold"))
         out.print(standings_table(rows, by=by or None, top=top))
+        for line in silent_lines(rows, by or None):
+            out.print(line)
         for line in note_lines(notes):
             out.print(line, soft_wrap=True)
         return
     (print_json if format == "json" else print_csv)(rows)
+    tell(str(decision))
     for line in note_lines(notes):
         tell(line.plain)
 
@@ -72,6 +90,14 @@ def board_of(
     groups = payoffs_by(model.stage1_.pseudo, by, voters=voters, seed=model.random_state)
     rows = [asdict(row) for row in standings(model.stage1_.log, groups, model.regularizer)]
     return rows, {group.name if by else "": group.notes for group in groups}
+
+
+def _costs(costs: str, model: NashEval) -> dict[str, Any] | None:
+    from nasheval.feedback.readers.costs import read_costs
+
+    if "{agent}" in costs:
+        raise InputError(f"--costs is {costs!r}; a model does not hold the columns of its log: give a file of prices.")
+    return read_costs(costs, "", model.agents_) if costs else None
 
 
 # -- as text ----------------------------------------------------------------------------------------------------------
@@ -93,20 +119,22 @@ def note_lines(notes: Mapping[str, Sequence[str]]) -> Iterator[Text]:
 
 
 def standings_table(rows: Sequence[Row], *, by: str | None, top: int = 0) -> Table:
-    """Return every agent of every group, or the first `top` of each."""
+    """Return every agent, or the first `top`, of every group whose votes tell some apart."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=f"Leaderboard by {by}" if by else "Leaderboard, all contexts", title_justify="left")
     if by:
-        table.add_column(by, overflow="fold")
+        table.add_column(f"{by} (contexts)", overflow="fold")
     table.add_column("agent", overflow="fold")
     bridged = any(row["bridged"] for row in rows)
-    for name in ("lottery", "range", "wins in", "rating", "votes", *(["bridged"] if bridged else [])):
+    for name in ("lottery", "range", "wins in", "tied", "rating", "votes", *(["bridged"] if bridged else [])):
         table.add_column(name, justify="right", no_wrap=True)
     for group, members in _groups(rows):
+        if by and _silent(members):
+            continue
         for place, row in enumerate(members[: top or None]):
-            named = [Text(group if not place else "")] if by else []
+            named = [Text(f"{group} ({row['contexts']:,})" if not place else "")] if by else []
             style = "bold" if row["in_support"] else ""
             unmet = [f"{row['bridged']:,}"] if bridged else []
             table.add_row(*named, Text(row["agent"]), *_cells(row), *unmet, style=style)
@@ -117,17 +145,35 @@ def standings_table(rows: Sequence[Row], *, by: str | None, top: int = 0) -> Tab
 
 
 def winners_table(rows: Sequence[Row], by: str) -> Table:
-    """Return the winners, one row per group."""
+    """Return the winners, one row per group whose votes tell some agents apart."""
     from rich.table import Table
     from rich.text import Text
 
     table = Table(title=f"Winners by {by}", title_justify="left")
     table.add_column(by, overflow="fold")
-    table.add_column("lottery over the winners", overflow="fold")
+    table.add_column("contexts", justify="right")
+    for name in ("lottery over the winners", "not told apart from them"):
+        table.add_column(name, overflow="fold")
     for group, members in _groups(rows):
-        shares = [f"{row['agent']} {row['lottery']:.2f}" for row in members if row["in_support"]]
-        table.add_row(Text(group), Text(few(shares, _MOST_WINNERS)))
+        if not _silent(members):
+            shares = [f"{row['agent']} {row['lottery']:.2f}" for row in members if row["in_support"]]
+            tied = [row["agent"] for row in members if row["tied"] and not row["in_support"]]
+            cells = (few(shares, _MOST_WINNERS), few(tied, _MOST_WINNERS))
+            table.add_row(Text(group), f"{members[0]['contexts']:,}", *map(Text, cells))
     return table
+
+
+def silent_lines(rows: Sequence[Row], by: str | None) -> Iterator[Text]:
+    """Yield a line that names the groups whose votes tell no agents apart, if there are any."""
+    from rich.text import Text
+
+    silent = [f"{group} ({members[0]['contexts']:,})" for group, members in _groups(rows) if _silent(members)]
+    if by and silent:
+        yield Text(f"{by} where the votes tell no agents apart (contexts): {few(silent, _MOST_SILENT)}")
+
+
+def _silent(members: Sequence[Row]) -> bool:
+    return all(row["tied"] for row in members)
 
 
 def _groups(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
@@ -139,4 +185,5 @@ def _cells(row: Row) -> list[str]:
     known = row["rating"] is not None and row["rating"] == row["rating"]
     rating = f"{row['rating']:.0f} ± {row['rating_error']:.0f}" if known else "?"
     stable = f"{row['lower']:.2f} to {row['upper']:.2f}"
-    return [f"{row['lottery']:.3f}", stable, f"{row['frequency']:.0%}", rating, f"{row['votes']:,.0f}"]
+    share, tied = f"{row['lottery']:.3f}", "yes" if row["tied"] else ""
+    return [share, stable, f"{row['frequency']:.0%}", tied, rating, f"{row['votes']:,.0f}"]

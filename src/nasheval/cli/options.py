@@ -30,6 +30,11 @@ VOTERS = Annotated[
     ),
 ]
 
+MARGIN = Annotated[
+    float,
+    typer.Option(help="How much worse than the leader an agent may be and still be shipped.", min=0, max=0.99),
+]
+
 
 def split(text: str) -> list[str]:
     """Return the words between commas."""

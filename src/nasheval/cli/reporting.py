@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nasheval.cli.evaluating import AGAINST, RIVALS, baselines, compared
-from nasheval.cli.options import MODEL, VOTERS, grouped, split
+from nasheval.cli.options import MARGIN, MODEL, VOTERS, grouped, split
 from nasheval.cli.printing import tell
 from nasheval.cli.reading import FILES, Reading
 from nasheval.errors import InputError
@@ -30,6 +30,7 @@ def report(
     title: Annotated[str, typer.Option(help="Title of the page.")] = _TITLE,
     heldout: Annotated[str, typer.Option(help=f"A log that the model has not seen, to compare on. {FILES}")] = "",
     against: AGAINST = RIVALS,
+    margin: MARGIN = 0.05,
     voters: VOTERS = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
 ) -> None:
@@ -57,7 +58,8 @@ def report(
         evaluation = compared(loaded, log, against=against, costs=loaded.costs, **how)
     if not quiet:
         tell(f"writing the report {out} ...")
-    write(loaded, out, by=split(by) or None, title=title or _TITLE, evaluation=evaluation, voters=voters)
+    options: dict[str, Any] = {"evaluation": evaluation, "margin": margin, "voters": voters}
+    write(loaded, out, by=split(by) or None, title=title or _TITLE, **options)
     if not quiet:
         tell(f"The report: {out}")
 

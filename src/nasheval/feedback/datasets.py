@@ -18,19 +18,23 @@ from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.votes import read_votes
 
 NAMES = {
-    "highway": "20,480 comparisons of five driving agents by three judges, in 256 traffic configurations (MO-Highway)"
+    "chat": "27,456 verdicts of GPT-4 on six chat models, at 953 real prompts in 15 languages (QLoRA, OpenAssistant)",
+    "highway": "20,480 comparisons of five driving agents by three judges, in 256 traffic configurations (MO-Highway)",
 }
+CHAT_JUDGE = "gpt-4"
+CHAT_AGENTS = ("gpt-3.5", "65b-guanaco", "30b-guanaco", "13b-guanaco", "7b-guanaco", "vicuna-13b")
 HIGHWAY_CONTEXT = ("lanes_count", "vehicles_count", "vehicles_density", "initial_lane_id", "ego_spacing")
 HIGHWAY_AGENTS = ("right_lane", "fast", "balanced", "cautious", "brisk_cautious")
 _JUDGES = 3
 # Which column of a bundled log plays which part, as the readers' arguments name it.
 COLUMNS: dict[str, dict[str, Any]] = {
+    "chat": {"context": ("language",), "text": "prompt", "context_id": "prompt_id", "agents": CHAT_AGENTS},
     "highway": {
         "context": HIGHWAY_CONTEXT,
         "context_id": "configuration",
         "voter": "judge",
         "propensity": "propensity",
-    }
+    },
 }
 
 
@@ -44,6 +48,19 @@ def path(name: str) -> Path:
 def _file(name: str) -> Path:
     with as_file(files("nasheval") / "data" / name) as file:
         return Path(file)
+
+
+def load_chat(*, judge: bool = False) -> Feedback:
+    """Load the bundled log of GPT-4's verdicts on chat models: every pair at every prompt, both orders.
+
+    Context columns are "language" and the prompt. The verdicts are those of the QLoRA release, under the MIT licence;
+    the prompts are from OpenAssistant, under Apache 2.0; `nasheval/data/chat_NOTICE.txt` has both.
+
+    Args:
+        judge: whether gpt-4, which judged, is a candidate too; it then wins everywhere.
+    """
+    options = {**COLUMNS["chat"], "agents": (*([CHAT_JUDGE] if judge else []), *CHAT_AGENTS)}
+    return read_votes(path("chat"), **options)
 
 
 @dataclass(frozen=True)

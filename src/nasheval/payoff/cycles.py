@@ -54,12 +54,13 @@ def signs(z: Floats, draws: Floats, confidence: float) -> Ints:
     reach = np.quantile(_most_misleading(draws, np.zeros(len(z), np.int8), np.zeros(len(z))), 1 - error / 10)
     away = np.maximum(np.abs(z) - reach, 0)
     sign = np.where(away > 0, np.sign(z), 0)
-    while True:
+    while (sign == 0).any():
         critical = np.quantile(_most_misleading(draws, sign, away), 1 - 0.9 * error)
         more = np.where((sign == 0) & (np.abs(z) > critical), np.sign(z), sign)
         if (more == sign).all():
-            return sign.astype(np.int8)
+            break
         sign = more
+    return sign.astype(np.int8)
 
 
 def _most_misleading(draws: Floats, sign: Ints, away: Floats) -> Floats:

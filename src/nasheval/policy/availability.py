@@ -47,7 +47,7 @@ class AmongAvailable:
         lotteries, step = np.zeros((table.num_rows, len(up))), block_of(len(up))
         for start in range(0, table.num_rows, step):
             block = table.slice(start, step)
-            for value, rows in _rows_by_value(block, self.column):
+            for value, rows in rows_by_value(block, self.column):
                 names = [agent for agent, there in zip(self.agents, self.among(value, up), strict=True) if there]
                 lotteries[start + rows] = self.policy.predict_proba(block.take(pa.array(rows)), agents=names)
         return lotteries
@@ -71,7 +71,7 @@ def among_available(policy: Policy, log: Feedback, column: str | None) -> Policy
     seen: dict[str | None, Bools] = {}
     shown = np.zeros((log.n_contexts, log.n_agents), bool)
     shown[np.repeat(log.context_of, log.records.sizes), log.records.agent] = True
-    for value, rows in _rows_by_value(log.contexts, column):
+    for value, rows in rows_by_value(log.contexts, column):
         here = np.atleast_1d(shown[rows].any(axis=0))
         if here.any():
             seen[value] = here
@@ -87,12 +87,12 @@ def candidates(policy: Policy, contexts: pa.Table, agents: Sequence[str] | None)
     """Return (n, K) who may win at each of n contexts: the agents asked for, and seen there under availability."""
     allowed = np.tile(available(policy.agents, agents), (contexts.num_rows, 1))
     if isinstance(policy, AmongAvailable):
-        for value, rows in _rows_by_value(contexts, policy.column):
+        for value, rows in rows_by_value(contexts, policy.column):
             allowed[rows] &= policy.seen.get(value, True)
     return allowed
 
 
-def _rows_by_value(table: pa.Table, column: str) -> list[tuple[str | None, Ints]]:
+def rows_by_value(table: pa.Table, column: str) -> list[tuple[str | None, Ints]]:
     """Return the rows of each value of a column, as text; None for missing ones."""
     if column not in table.column_names:
         raise InputError(

@@ -10,12 +10,14 @@ from typing import Any
 
 import numpy as np
 
+from nasheval.arrays import Bools
 from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
 from nasheval.nuisance.learners import Effort, run_all
 from nasheval.payoff.inference import GroupPayoff
 from nasheval.policy.pooled import ratings
+from nasheval.scoring.decision import tells_nothing, tie_groups
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Standing:
         rating_error: standard error of the rating.
         votes: weight of the group's comparisons that show it.
         bridged: opponents of the group that it never met in the log, so that its payoff against them is bridged.
+        tied: whether it is in the tie group: the votes do not tell it apart from the leader (`tie_groups`).
+        contexts: of the group, with a vote or more.
     """
 
     group: str
@@ -46,28 +50,35 @@ class Standing:
     rating_error: float
     votes: float
     bridged: int
+    tied: bool
+    contexts: int
 
 
 def standings(
     log: Feedback, payoffs: Sequence[GroupPayoff], regularizer: Regularizer, effort: Effort | None = None
 ) -> Iterator[Standing]:
-    """Yield the agents that have a vote in each group, most probable first."""
-    places = range(len(payoffs))
-    for rows in run_all(
-        lambda g: list(_in_group(log, payoffs[g], regularizer)), places, len(places), effort or Effort()
-    ):
+    """Yield the agents that have a vote in each group, most probable first.
+
+    Tie groups hold for all groups together. Groups whose votes tell no agents apart come last.
+    """
+    found = list(zip(payoffs, tie_groups(payoffs), strict=True))
+    found.sort(key=lambda one: tells_nothing(*one))
+    places = range(len(found))
+    for rows in run_all(lambda g: list(in_group(log, *found[g], regularizer)), places, len(places), effort or Effort()):
         yield from rows
 
 
-def _in_group(log: Feedback, payoff: GroupPayoff, regularizer: Regularizer) -> Iterator[Standing]:
+def in_group(log: Feedback, payoff: GroupPayoff, tied: Bools, regularizer: Regularizer) -> Iterator[Standing]:
+    """Yield the agents that have a vote in one group, given its tie group, (K,)."""
     stability = payoff.equilibrium(regularizer)
     board = ratings(log if payoff.inside.all() else log[payoff.inside])
     rating = np.where(board.determined, board.rating, np.nan)
     order = np.lexsort((-rating, -stability.frequency.round(2), -stability.lottery.round(3)))
     unseen = ((payoff.status == BRIDGED) & payoff.present).sum(axis=1)
+    contexts = np.full(len(tied), payoff.moments.n_contexts)
     for a in order[payoff.present[order]]:
         chances = (stability.lottery, stability.lower, stability.upper, stability.frequency, stability.winners)
-        numbers = (each[a].item() for each in (*chances, rating, board.error, board.votes, unseen))
+        numbers = (each[a].item() for each in (*chances, rating, board.error, board.votes, unseen, tied, contexts))
         yield Standing(payoff.name, log.agents[a], *numbers)
 
 

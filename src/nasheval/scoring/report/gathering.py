@@ -8,16 +8,18 @@ from datetime import date
 from importlib.metadata import version
 from typing import Any
 
+from nasheval.contexts.table import is_number
 from nasheval.feedback.groups import Groups, grouping_columns, groups_by
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.notes import once
 from nasheval.payoff.clusters import Speaks
-from nasheval.payoff.inference import group_payoff, group_payoffs
+from nasheval.payoff.inference import GroupPayoff, group_payoff, group_payoffs
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.stage1 import Stage1
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.policy.base import Policy
 from nasheval.policy.terms import AnyCosts
+from nasheval.scoring.decision import MARGIN, decide, tells_nothing, tie_groups
 from nasheval.scoring.heldout import Evaluation, costs_of
 from nasheval.scoring.report.findings import findings
 from nasheval.scoring.report.frontier import FrontierPoint, Games
@@ -35,6 +37,7 @@ class ReportData:
         created: the day it was made.
         confidence: of intervals and stability ranges.
         facts, trust, held_out: as in `sections`; the last is None without an evaluation.
+        decision: which agent to ship, in a few sentences.
         findings: what stands out, one sentence per finding.
         columns: context columns that contexts are grouped by.
         groups: all contexts first, then the groups of each column.
@@ -49,6 +52,7 @@ class ReportData:
     agents: tuple[str, ...]
     confidence: float
     facts: dict[str, Any]
+    decision: tuple[str, ...]
     findings: tuple[str, ...]
     columns: tuple[str, ...]
     groups: tuple[GroupView, ...]
@@ -74,6 +78,7 @@ def gather(
     seed: int = 0,
     created: str | None = None,
     voters: Speaks | None = None,
+    margin: float = MARGIN,
 ) -> ReportData:
     """Gather everything a report shows.
 
@@ -90,15 +95,19 @@ def gather(
         draws: of the bootstrap, per group.
         created: the day to print; None: today.
         voters: whom intervals speak for, as in `group_payoff`.
+        margin: of the decision, as in `decide`.
     """
     confidence = checked_level(confidence)
     games, columns = Games.of(stage1, policy, regularizer), grouping_columns(stage1.log, by, most=_MOST_COLUMNS)
     groups = [groups_by(stage1.log, column, stage1.pseudo.used) for column in columns]
     options: dict[str, Any] = {"confidence": confidence, "draws": draws, "seed": seed, "voters": voters}
-    views = [view_of(stage1.log, "", group_payoff(stage1.pseudo, **options), games, regularizer)]
-    for one in groups:
-        payoffs = group_payoffs(stage1.pseudo, largest(one, stage1.pseudo.used), **options)
-        views += [view_of(stage1.log, one.column, payoff, games, regularizer) for payoff in payoffs]
+    whole = group_payoff(stage1.pseudo, **options)
+    payoffs = [group_payoffs(stage1.pseudo, largest(one, stage1.pseudo.used), **options) for one in groups]
+    views = _views(stage1, "", [whole], games, regularizer)
+    for column, each in zip(columns, payoffs, strict=True):
+        views += _views(stage1, column, each, games, regularizer)
+    first, column = (payoffs[0], columns[0]) if columns else ([], "")
+    decision = decide(stage1.log, whole, first, column=column, costs=costs, margin=margin)
     cut = {one.column for one in groups if len(one) > MOST_GROUPS}
     coverage, diagnostics = stage1.log.coverage(), Stage1Diagnostics.of(stage1, by=columns)
     facts, warnings = facts_of(coverage, stage1.pseudo.unseen), once(coverage.warnings(), diagnostics.warnings())
@@ -110,6 +119,7 @@ def gather(
         agents=stage1.agents,
         confidence=confidence,
         facts=facts,
+        decision=decision.sentences,
         findings=findings(stage1.agents, views, frontier, evaluation, confidence, facts, cut),
         columns=columns,
         groups=tuple(views),
@@ -119,6 +129,16 @@ def gather(
         settings=tuple((str(name), str(value)) for name, value in (settings or {}).items()),
         notes=tuple(_notes(stage1, groups, games, costs is not None)),
     )
+
+
+def _views(
+    stage1: Stage1, column: str, payoffs: Sequence[GroupPayoff], games: Games, regularizer: Regularizer
+) -> list[GroupView]:
+    """Return the groups of a column; unless they are numbers, those whose votes tell no agents apart last."""
+    tied = list(zip(payoffs, tie_groups(payoffs), strict=True))
+    if column and not is_number(stage1.log.contexts[column].type):
+        tied.sort(key=lambda one: tells_nothing(*one))
+    return [view_of(stage1.log, column, *one, games, regularizer) for one in tied]
 
 
 def _notes(stage1: Stage1, groups: list[Groups], games: Games, with_costs: bool) -> list[str]:

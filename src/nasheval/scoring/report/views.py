@@ -18,7 +18,7 @@ from nasheval.payoff.bridging import pair_matrix
 from nasheval.payoff.cycles import as_cycles, find_cycles
 from nasheval.payoff.inference import GroupPayoff
 from nasheval.policy.choosing import WINNER
-from nasheval.scoring.leaderboard import Standing, standings
+from nasheval.scoring.leaderboard import Standing, in_group
 from nasheval.scoring.report.frontier import Games
 
 MOST_GROUPS = 30  # of a column, those with most contexts
@@ -80,6 +80,7 @@ class GroupView:
         contexts: contexts with a pseudo-outcome.
         order: the agents with a vote in the group, best first, as in the leaderboard; no table shows the others.
         winners: agents in the winner set of the group's mean payoffs.
+        tied: the agents that the group's votes do not tell apart from its leader, as in `tie_groups`.
         lottery, lower, upper, frequency, rating, rating_error, votes, bridged: (K,) as in `Standing`.
         won: (K,) share of the group's contexts at which the agent is in the winner set; None where none of them was
             solved.
@@ -93,6 +94,7 @@ class GroupView:
     contexts: int
     order: tuple[int, ...]
     winners: tuple[int, ...]
+    tied: tuple[int, ...]
     lottery: Numbers
     lower: Numbers
     upper: Numbers
@@ -124,11 +126,14 @@ def largest(groups: Groups, used: Bools) -> Groups:
     return Groups(groups.column, number[code], tuple(names[g] for g in kept))
 
 
-def view_of(log: Feedback, column: str, payoff: GroupPayoff, games: Games, regularizer: Regularizer) -> GroupView:
-    """Return one group of a column, "" for all contexts, as the page shows it."""
-    standing = {log.agents.index(row.agent): row for row in standings(log, [payoff], regularizer)}
+def view_of(
+    log: Feedback, column: str, payoff: GroupPayoff, tied: Bools, games: Games, regularizer: Regularizer
+) -> GroupView:
+    """Return one group of a column, "" for all contexts, as the page shows it, given its tie group, (K,)."""
+    standing = {log.agents.index(row.agent): row for row in in_group(log, payoff, tied, regularizer)}
     order = tuple(standing)
-    absent = Standing(payoff.name, "", 0.0, 0.0, 0.0, 0.0, False, np.nan, np.nan, 0.0, 0)  # which no table shows
+    nothing = (0.0, 0.0, 0.0, 0.0, False, np.nan, np.nan, 0.0, 0, False)
+    absent = Standing(payoff.name, "", *nothing, payoff.moments.n_contexts)  # which no table shows
     rows = [standing.get(a, absent) for a in range(log.n_agents)]
     here = games.lotteries[payoff.inside[games.rows]] > WINNER
     return GroupView(
@@ -137,6 +142,7 @@ def view_of(log: Feedback, column: str, payoff: GroupPayoff, games: Games, regul
         contexts=payoff.moments.n_contexts,
         order=order,
         winners=tuple(a for a in order if rows[a].in_support),
+        tied=tuple(a for a in order if rows[a].tied),
         lottery=rounded(row.lottery for row in rows),
         lower=rounded(row.lower for row in rows),
         upper=rounded(row.upper for row in rows),

@@ -39,8 +39,12 @@ function drawGroup() {
   for (const node of document.querySelectorAll(".of-group")) node.textContent = titled(view);
   const absent = D.agents.length - view.order.length;
   const left = absent ? ` ${plural(absent, "agent")} without a vote here ${absent === 1 ? "is" : "are"} left out.` : "";
+  const tied =
+    view.tied.length === view.order.length && view.order.length > 1
+      ? " The votes tell no agents apart."
+      : ` The votes tell ${view.order.length - view.tied.length} of ${view.order.length} agents apart from the leader.`;
   $("leaderboard-lead").textContent =
-    `${plural(view.contexts, "context")}. ${view.winners.length === 1 ? `${D.agents[view.winners[0]]} is the only winner.` : `${view.winners.length} agents share the lottery.`}${left}`;
+    `${plural(view.contexts, "context")}. ${view.winners.length === 1 ? `${D.agents[view.winners[0]]} is the only winner.` : `${view.winners.length} agents share the lottery.`}${tied}${left}`;
   fill("leaderboard-table", leaderboard(view));
   fill("winners", ...winnerMap(views, view));
   fill("lotteries", ...lotteryBars(views, view));

@@ -1,7 +1,7 @@
 // What the sections of the page hold.
 function leaderboard(view) {
   const level = percent(D.confidence),
-    rows = view.order.map((agent) => ({ agent, won: view.winners.includes(agent) }));
+    rows = view.order.map((agent) => ({ agent, won: view.winners.includes(agent), tied: view.tied.includes(agent) }));
   const of = (name) => (row) => view[name][row.agent];
   return sortable(
     "leaderboard-rows",
@@ -12,12 +12,12 @@ function leaderboard(view) {
         text: true,
         value: (row) => D.agents[row.agent],
         cell: (row) =>
-          row.won
+          row.won || row.tied
             ? el(
                 "div",
                 { class: "named" },
                 el("span", { text: D.agents[row.agent] }),
-                el("span", { class: "badge", text: "winner" }),
+                el("span", { class: row.won ? "badge" : "badge dim", text: row.won ? "winner" : "tied" }),
               )
             : D.agents[row.agent],
       },
@@ -276,7 +276,7 @@ function drawRest() {
       ),
     ),
   );
-  fill("findings", ...D.findings.map((text) => el("li", { text })));
+  fill("findings", ...[D.decision.join(" "), ...D.findings].map((text) => el("li", { text })));
   $("method-error").textContent = percent(1 - D.confidence);
   const settings = [
     ["design of the log", `${facts.design} (${facts.design_reason})`],
