@@ -20,10 +20,10 @@ from nasheval.errors import Argument, InputError
 from nasheval.feedback.links import SEEN
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import L2
+from nasheval.game.solver import lotteries
 from nasheval.notes import few
 from nasheval.payoff.bridging import pair_matrix
 from nasheval.payoff.inference import GroupPayoff
-from nasheval.payoff.stability import lotteries
 from nasheval.policy.choosing import WINNER
 from nasheval.policy.terms import AnyCosts
 from nasheval.scoring.heldout import costs_of
