@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 import nasheval.game.quadratic as quadratic
 from nasheval.game.checks import games_of, payoffs
 from nasheval.game.regularizers import L2
-from nasheval.game.single import PIVOT_UP_TO, equilibrium, lottery
-from nasheval.game.solver import lotteries, solve
+from nasheval.game.single import PIVOT_UP_TO, equilibrium
+from nasheval.game.solver import lotteries, lottery, solve
 
 from .games import DEGENERATE, random_games
 

@@ -11,8 +11,7 @@ from nasheval.game.interior import interior_games
 from nasheval.game.one import one_game
 from nasheval.game.pivoting import pivot_games
 from nasheval.game.regularizers import L2, Entropy
-from nasheval.game.single import lottery
-from nasheval.game.solver import solve
+from nasheval.game.solver import lottery, solve
 from nasheval.nuisance.columns import ColumnModels
 from nasheval.nuisance.learners import Features
 from nasheval.nuisance.voters_compiled import duel_contexts

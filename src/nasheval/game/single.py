@@ -22,7 +22,7 @@ REFINEMENTS, STILL = 3, 1e-13  # of the weights by the tableau, until they move 
 REGULAR = 1e4  # entries of the tableau below this say that its support has one answer without regulariser too
 PIVOT_UP_TO = 55  # agents; beyond, the interior method is faster
 LARGEST_GAP = 1e-9  # over the scale of a game; a larger one is never handed out
-_UNIT = (0.25, 4.0)  # a game whose largest entry, or rho, is between these is solved as it is (`unit_scale`)
+UNIT = (0.25, 4.0)  # a game whose largest entry, or rho, is between these is solved as it is (`unit_scale`)
 
 
 def solvers_are_loaded() -> bool:
@@ -45,23 +45,6 @@ def equilibrium(A: Floats, rho: float) -> tuple[Floats, int] | None:
         T, q, inside, steps = _find_support(game, max(rho, SLIGHT))
         lottery = _read_off(game, rho, T, q, np.flatnonzero(inside))
     return None if lottery is None else (lottery, steps)
-
-
-def lottery(pairs: Floats, K: int, rho: float) -> Floats | None:
-    """Return the lottery (1, K) of one game in a single compiled call, bit for bit that of `solver.lotteries`.
-
-    None where the compiled solvers are not loaded, the game is large or not of unit scale, or nothing is certified.
-
-    Args:
-        pairs: (1, n_pairs) A_jk of the pairs j < k.
-    """
-    if not 1 < K <= PIVOT_UP_TO or not solvers_are_loaded():
-        return None
-    from nasheval.game.one import one_game
-
-    x, largest, gap = one_game(pairs, K, float(rho))
-    of_unit_scale = _UNIT[0] <= max(largest, rho) <= _UNIT[1]
-    return x if of_unit_scale and abs(gap) <= LARGEST_GAP * (largest + rho) else None
 
 
 def tidied(x: Floats) -> Floats:

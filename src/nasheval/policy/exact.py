@@ -14,8 +14,7 @@ from nasheval.contexts.table import as_table
 from nasheval.game.checks import games_of
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
-from nasheval.game.single import lottery
-from nasheval.game.solver import lotteries
+from nasheval.game.solver import lotteries, lottery
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.on_card import card_rows, games_on_card
 from nasheval.payoff.second_stage import PayoffModel

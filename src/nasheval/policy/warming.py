@@ -11,8 +11,8 @@ from nasheval.forests.forest import forest_of_trees
 from nasheval.forests.packed import AtPairs, Packed
 from nasheval.game.checks import games_of
 from nasheval.game.regularizers import L2, Entropy
-from nasheval.game.single import PIVOT_UP_TO, lottery
-from nasheval.game.solver import solve
+from nasheval.game.single import PIVOT_UP_TO
+from nasheval.game.solver import lottery, solve
 from nasheval.nuisance.voters_duel_loss import Duels, Parts
 from nasheval.nuisance.voters_duels import Electorate, Pairs
 from nasheval.nuisance.voters_records import Kind, Question, Table
