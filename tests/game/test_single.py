@@ -14,7 +14,7 @@ import nasheval.game.quadratic as quadratic
 from nasheval.game.checks import games_of, payoffs
 from nasheval.game.regularizers import L2
 from nasheval.game.single import PIVOT_UP_TO, equilibrium
-from nasheval.game.solver import lotteries, solve
+from nasheval.game.solver import lotteries, lottery, solve
 
 from .games import DEGENERATE, random_games
 
@@ -75,7 +75,7 @@ def test_payoffs_that_may_not_be_written_to_are_copied():
 _ALONE = """
 import sys, numpy as np
 from nasheval.game.checks import games_of
-from nasheval.game.solver import lottery, solve
+from nasheval.game.solver import solve
 A = games_of(np.random.default_rng(0).uniform(-1, 1, (1, 190)), 20)
 found = solve(A)
 assert "numba" not in sys.modules and "scipy" not in sys.modules
