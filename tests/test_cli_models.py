@@ -609,7 +609,7 @@ def test_two_bad_labels_are_told_and_mended_in_one_step(monkeypatch, capsys, tmp
     status, out, err = program(monkeypatch, capsys, *words)
     assert (status, out) == (1, "")
     assert "bad.csv, column 'winner', rows 10, 40: unknown label 'modela', 'left wins'." in err
-    assert "with --labels 'modela=...,left wins=...', or pass --on-error skip to leave such rows out" in err
+    assert "with --labels 'modela=a,left wins=a', or pass --on-error skip to leave such rows out" in err
     assert not (tmp_path / "model").exists()
     # One step, as told: the same command with the option it names.
     assert program(monkeypatch, capsys, *words, "--labels", "modela=a,left wins=a")[0] == 0

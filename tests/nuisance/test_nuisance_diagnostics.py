@@ -25,7 +25,8 @@ from nasheval.nuisance.sklearn_models import Intercept
 from nasheval.nuisance.softmax import Multinomial
 from nasheval.nuisance.strata import Marginal
 from nasheval.nuisance.trees import TreePropensity
-from nasheval.payoff.drawing import nuisance_tables, plain
+from nasheval.payoff.drawing import nuisance_tables
+from nasheval.terminal import plain
 
 WORLD = SyntheticWorld(seed=3, features=16, calibration=64)
 
