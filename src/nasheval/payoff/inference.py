@@ -118,20 +118,25 @@ class GroupPayoff:
     def _interval(self) -> tuple[Floats, Floats]:
         return self.interval()
 
-    def interval(self, confidence: float | None = None, *, simultaneous: bool = True) -> tuple[Floats, Floats]:
+    def interval(
+        self, confidence: float | None = None, *, simultaneous: bool = True, bridged: bool = True
+    ) -> tuple[Floats, Floats]:
         """Return lower and upper ends, (K, K) each.
 
         Args:
             confidence: None: that of the group.
             simultaneous: for all pairs together, or for each pair alone.
+            bridged: whether pairs that were never compared have an interval too; else theirs is [-1, 1].
         """
         level = self.confidence if confidence is None else checked_level(confidence)
         critical = np.full(len(self._known), float(norm.ppf((1 + level) / 2)))
         if simultaneous:  # seen pairs hold together, bridged ones together with all pairs
             critical[:] = critical_value([self.moments], level, self.seed, only=self._seen)
-            bridged = self._known & ~self._seen
-            if bridged.any():
-                critical[bridged] = critical_value([self.moments], level, self.seed)
+            others = self._known & ~self._seen
+            if bridged and others.any():
+                critical[others] = critical_value([self.moments], level, self.seed)
+        if not bridged:
+            critical[~self._seen] = np.inf
         low, high = (np.clip(end, -1, 1) for end in limits(self.moments, critical, alone=not simultaneous))
         return self._matrix(low, -high), self._matrix(high, -low)
 

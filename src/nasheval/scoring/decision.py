@@ -57,13 +57,8 @@ def tells_nothing(payoff: GroupPayoff, tied: Bools) -> bool:
 
 def limits_together(payoffs: Sequence[GroupPayoff]) -> list[tuple[Floats, Floats]]:
     """Return lower and upper limits (K, K) of each group's payoffs, which hold for all pairs of all groups together."""
-    limits = []
-    for payoff in payoffs:
-        level = 1 - (1 - payoff.confidence) / len(payoffs)
-        lower, upper = payoff.interval(level) if len(payoffs) > 1 else (payoff.lower, payoff.upper)
-        seen = payoff.status == SEEN
-        limits.append((np.where(seen, lower, -1.0), np.where(seen, upper, 1.0)))
-    return limits
+    level = [1 - (1 - payoff.confidence) / len(payoffs) for payoff in payoffs]
+    return [payoff.interval(each, bridged=False) for payoff, each in zip(payoffs, level, strict=True)]
 
 
 def best_lottery(payoff: GroupPayoff) -> Floats:
