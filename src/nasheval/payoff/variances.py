@@ -26,7 +26,7 @@ from nasheval.payoff.sampling import sample_of
 
 _ROWS = 1 << 21  # numbers in a factor, where that is not too few rows
 _LEAST_ROWS, _MOST_ROWS = 512, 4096
-_SINGLE = 1 << 22  # a factor of more numbers is of single precision
+_SINGLE = 1 << 20  # a factor of more numbers is of single precision
 _ROUNDING = 1e-15  # of the squares that a variance is made of: what is no larger is zero
 _FEW_STRATA = 512  # so many are looked up as a dense array
 
@@ -189,7 +189,7 @@ class _Group:
         EQ, Q2, each = (np.zeros(C) for _ in range(3))
         for clusters, first, q in self._plugin_parts(place):
             Q = q if len(first) == len(q) else np.add.reduceat(q, first, axis=0)
-            EQ += np.einsum("ij,ij->j", self._wide(E[clusters]) - self._centred(mass[clusters]), Q)
+            EQ += self._products(E[clusters], mass[clusters], Q)
             Q2 += np.einsum("ij,ij->j", Q, Q)
             each += np.einsum("ij,ij->j", q, q)
             if mix.rows:
@@ -224,11 +224,27 @@ class _Group:
         q[:, sample.pairs] += sample.moved[part]
         return np.asarray(q)
 
+    def _products(self, corrections: csr_array, mass: csr_array, Q: Floats) -> Floats:
+        """Return (C,) the sums over rows of EQ, E being corrections less mass times the centres, and Q (rows, C)."""
+        middle, pairs, row = (
+            self.sample.middle,
+            self.sample.pairs,
+            np.repeat(np.arange(len(Q)), np.diff(corrections.indptr)),
+        )
+        own = np.bincount(corrections.indices, corrections.data * Q[row, corrections.indices], Q.shape[1])
+        if middle is not None:
+            moved = middle.moved(np.arange(len(Q)), middle.bridge.lead(corrections))
+            own[pairs] = np.einsum("ij,ij->j", moved, Q[:, pairs])
+        used = np.unique(mass.indices)
+        if len(used) > _FEW_STRATA:
+            return own - np.einsum("ij,ij->j", self._centred(mass), Q)
+        return np.asarray(own - np.einsum("gj,gj->j", self._wide(self.centre[used]), mass[:, used].T @ Q))
+
     def _wide(self, corrections: csr_array) -> Floats:
         """Return corrections (rows, C) as they are, with those of bridged columns."""
-        dense = corrections.toarray()
-        if self.sample.incidence is not None:
-            dense[:, self.sample.pairs] = (corrections @ self.sample.incidence) @ self.sample.gradient
+        dense, middle = corrections.toarray(), self.sample.middle
+        if middle is not None:
+            dense[:, self.sample.pairs] = middle.moved(np.arange(len(dense)), middle.bridge.lead(corrections))
         return np.asarray(dense)
 
     def _centred(self, mass: csr_array) -> Floats:
@@ -243,11 +259,10 @@ class _Group:
         shares, centre, C = csr_array(mass.T @ corrections), self.centre, corrections.shape[1]
         off = csr_array(csr_array(mass.T @ mass) @ centre) - 2 * shares
         square = np.bincount(corrections.indices, corrections.data**2, C) + np.asarray(centre.multiply(off).sum(axis=0))
-        if self.sample.incidence is not None:
-            lead, middle = (csr_array(each @ self.sample.incidence) for each in (corrections, centre))
-            off = middle.T @ csr_array((mass.T @ mass) @ middle - 2 * csr_array(mass.T @ lead))
-            gram = (csr_array(lead.T @ lead) + (off + off.T) / 2).toarray()
-            square[self.sample.pairs] = np.einsum("kb,kb->b", self.sample.gradient, gram @ self.sample.gradient)
+        if (middle := self.sample.middle) is not None:
+            lead, mean = (csr_array(each @ middle.bridge.incidence) for each in (corrections, centre))
+            off = mean.T @ csr_array((mass.T @ mass) @ mean - 2 * csr_array(mass.T @ lead))
+            square[self.sample.pairs] = middle.variance((csr_array(lead.T @ lead) + (off + off.T) / 2).toarray())
         return np.asarray(square, np.float64)
 
 
