@@ -140,7 +140,7 @@ class Tangent:
     def _inverse(self) -> Floats:
         return np.linalg.inv(self._hessian)
 
-    @property
+    @cached_property
     def _slope(self) -> Floats:
         """(n, b) of the bridged payoffs in the difference of two scores."""
         return np.maximum(1 - self.values**2, 0.0) / 2

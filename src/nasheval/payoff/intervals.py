@@ -44,14 +44,15 @@ def draws_for(means: int) -> int:
 
 
 def studentised_draws(
-    moments: Moments, draws: int, rng: np.random.Generator, *, only: Bools | None = None
+    moments: Moments, draws: int, rng: np.random.Generator, *, only: Bools | None = None, most: int = CELLS
 ) -> Iterator[Floats]:
     """Yield (some draws, known means) bootstrap draws of (mean - truth) / error, each standard normal, until enough.
 
     Args:
         only: (means,) which of the known means; None: all.
+        most: draws yielded at a time.
     """
-    yield from _drawn(_reduced(moments, only), draws, rng)
+    yield from _drawn(_reduced(moments, only), draws, rng, most)
 
 
 def _reduced(moments: Moments, only: Bools | None) -> Floats:
@@ -62,9 +63,9 @@ def _reduced(moments: Moments, only: Bools | None) -> Floats:
     return factor
 
 
-def _drawn(factor: Floats, draws: int, rng: np.random.Generator) -> Iterator[Floats]:
+def _drawn(factor: Floats, draws: int, rng: np.random.Generator, most: int = CELLS) -> Iterator[Floats]:
     alone = ~factor.any(axis=0)  # moves with no other mean, and has an error by its floor alone
-    step = max(1, CELLS // max(1, *factor.shape))
+    step = min(most, max(1, CELLS // max(1, *factor.shape)))
     for start in range(0, draws, step):
         size = min(step, draws - start)
         normal = rng.standard_normal((size, len(factor)), np.float64).astype(factor.dtype) @ factor
