@@ -35,7 +35,9 @@ def fit_scores(
         start: (K,) scores near those of all problems, whose slopes serve for all where that is enough; None: zeros.
     """
     n, K = lead.shape
-    step, scores, left = max(1, _CELLS // (K * K)), np.zeros((n, K)), np.arange(n)
+    step = max(1, _CELLS // (K * K))
+    scores: Floats = np.zeros((n, K))
+    left: Ints = np.arange(n)
     if start is not None and n > 1:
         scores, left = _near(lead, meetings, ridge, tolerance, start - start.mean())
     for first in range(0, len(left), step):

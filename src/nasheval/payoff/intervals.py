@@ -23,7 +23,7 @@ from nasheval.payoff.estimand import CELLS
 _DRAWS = 10_000  # for signs, with few means
 _LEAST_DRAWS = 2_000  # with many
 _NUMBERS = 1 << 23  # in all draws, unless that is too few draws
-_LEAST_GIVEN, _MOST_GIVEN = 400, 4_000  # draws for critical values, each given one mean
+_LEAST_GIVEN, _MOST_GIVEN = 400, 10_000  # draws for critical values, each given one mean
 _CACHED = 1 << 16  # numbers that stay in the processor's cache
 _CLOSE, _TINY = 1e-4, 1e-12  # how close a critical value is found; the least chance
 _REACH = np.linspace(0.0, 6.5, 131)  # normal values between which Student's t is interpolated
