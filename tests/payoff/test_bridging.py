@@ -86,6 +86,28 @@ def test_moved_is_the_slope_of_the_values(name):
 
 
 @pytest.mark.parametrize("name", GRAPHS)
+def test_variances_at_one_context_are_those_of_the_slopes(name):
+    K, edges = GRAPHS[name]
+    bridge, margins = graph(K, edges)
+    middle, root = bridge.at(margins[:1]), np.random.default_rng(3).normal(size=(K, K))
+    slopes = middle.moved(np.zeros(K, int), np.eye(K))
+    np.testing.assert_allclose(middle.variance(root @ root.T), np.einsum("kb,kl,lb->b", slopes, root @ root.T, slopes))
+
+
+@pytest.mark.parametrize("name", GRAPHS)
+def test_steps_by_solving_and_by_the_inverse_are_one(name):
+    """Of one context at a time, of each context once, and of several changes at the same context."""
+    K, edges = GRAPHS[name]
+    bridge, margins = graph(K, edges)
+    lead, rows = bridge.lead(np.random.default_rng(4).normal(size=(15, margins.shape[1]))), np.arange(15) % 5
+    many = bridge.at(margins).moved(rows, lead)
+    np.testing.assert_allclose(bridge.at(margins).moved(rows[:5], lead[:5]), many[:5], atol=1e-9)
+    for i in range(15):
+        alone = bridge.at(margins[[rows[i]]]).moved(np.zeros(1, int), lead[[i]])
+        np.testing.assert_allclose(alone[0], many[i], atol=1e-9)
+
+
+@pytest.mark.parametrize("name", GRAPHS)
 def test_pairs_that_were_not_seen_do_not_enter(name):
     K, edges = GRAPHS[name]
     bridge, margins = graph(K, edges)

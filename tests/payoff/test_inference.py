@@ -11,12 +11,15 @@ from scipy.stats import norm, t
 
 from nasheval.errors import InputError
 from nasheval.feedback import partition
+from nasheval.feedback.groups import Groups
 from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
+from nasheval.game.regularizers import L2
+from nasheval.payoff import inference
 from nasheval.payoff.aggregators import Cubic
 from nasheval.payoff.clusters import Moments, group_moments
 from nasheval.payoff.cycles import find_cycles, signs
-from nasheval.payoff.inference import GroupPayoff, group_payoff, payoffs_by
+from nasheval.payoff.inference import GroupPayoff, group_payoff, group_payoffs, payoffs_by
 from nasheval.payoff.intervals import critical_value
 from nasheval.payoff.pseudo import pseudo_outcomes
 
@@ -352,3 +355,29 @@ def test_transitive_worlds_rarely_show_a_cycle():
         log, x = duel_log(rng, 150, centre, slope)
         false += bool(group_payoff(pseudo_outcomes(duel_fit(log, x, centre, slope))).cycles())
     assert false <= 4
+
+
+# -- what it takes ----------------------------------------------------------------------------------------------------
+
+
+def test_fewer_games_are_solved_where_each_takes_long(monkeypatch):
+    """The first draws of many, at least a hundred."""
+    _, pseudo = simulate(np.random.default_rng(0), 200)
+    group = group_payoff(pseudo)
+    whole = group._drawn(L2(1e-3))
+    monkeypatch.setattr(inference, "_HELD", 0)
+    assert len(whole) == 1000
+    np.testing.assert_array_equal(group._drawn(L2(1e-3)), whole)
+    monkeypatch.setattr(inference, "_WORK", 16 * int((whole[:250] > 0).sum()))
+    np.testing.assert_array_equal(group._drawn(L2(1e-3)), whole[:300])
+
+
+def test_groups_ask_for_the_plug_in_of_each_context_once(monkeypatch):
+    _, pseudo = simulate(np.random.default_rng(0), 300)
+    asked, chunks = [], type(pseudo).plugin_chunks
+    monkeypatch.setattr(type(pseudo), "plugin_chunks", lambda self, rows=None: asked.extend(rows) or chunks(self, rows))
+    code = np.arange(300) % 5
+    payoffs = group_payoffs(pseudo, Groups("g", code, tuple("abcde")))
+    for payoff in payoffs:
+        payoff.interval(), payoff.equilibrium(), payoff.beats(), payoff.cycles()
+    assert sorted(asked) == list(range(300))

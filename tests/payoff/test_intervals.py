@@ -6,13 +6,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm, t
 
 from nasheval.feedback.links import BRIDGED
+from nasheval.payoff import intervals
 from nasheval.payoff.clusters import Moments
-from nasheval.payoff.intervals import limits, studentised_draws
+from nasheval.payoff.intervals import critical_value, limits, studentised_draws
 
 Z = norm.ppf(0.975)
 
@@ -104,3 +105,81 @@ def test_draws_of_a_few_means_have_the_correlations_of_all_their_clusters():
     draws = np.concatenate(list(studentised_draws(found, 40_000, rng)))
     assert draws.shape == (40_000, 3)
     np.testing.assert_allclose(np.cov(draws.T), factor.T @ factor, atol=0.03)
+
+
+# -- critical values --------------------------------------------------------------------------------------------------
+
+
+def factored(factor):
+    """Moments of as many means as the factor has columns, each of which is scaled to length one."""
+    length, size = np.sqrt((factor**2).sum(axis=0)), factor.shape[1]
+    found = moments([0.1] * size, [0.01] * size, [50] * size, [49] * size)
+    return replace(found, factor=factor / np.where(length > 0, length, 1.0))
+
+
+def slowly(family, confidence, draws=60_000):
+    """The literal form: the quantile of the largest statistic over very many draws."""
+    rng, largest = np.random.default_rng(7), np.zeros(draws)
+    for one in family:
+        largest = np.maximum(
+            largest, np.concatenate([np.abs(d).max(axis=1) for d in studentised_draws(one, draws, rng)])
+        )
+    return np.quantile(largest, confidence)
+
+
+def differences(K):
+    """Leads of K agents over each other, each with a share of its own."""
+    j, k = np.triu_indices(K, 1)
+    signs = (np.arange(K)[:, None] == j) * 1.0 - (np.arange(K)[:, None] == k)
+    return np.concatenate([signs, 0.5 * np.eye(len(j))])
+
+
+FACTORS = {
+    "two": np.array([[1.0, 0.6], [0.0, 0.8]]),
+    "one behind all": np.concatenate([3 * np.ones((1, 60)), np.eye(60)]),
+    "half of them one": np.concatenate([np.eye(60)[:30], np.eye(60)[[30] * 30].cumsum(axis=1) > 0]),
+    "differences": differences(12),
+    "some that move with no other": np.concatenate([differences(5), np.zeros((15, 20))], axis=1),
+}
+
+
+@pytest.mark.parametrize("confidence", [0.5, 0.95, 0.99])
+@pytest.mark.parametrize("name", FACTORS)
+def test_critical_values_are_those_of_very_many_draws(name, confidence):
+    found = factored(FACTORS[name])
+    for dtype in (np.float64, np.float32):
+        one = replace(found, factor=found.factor.astype(dtype))
+        assert critical_value([one], confidence, 0) == pytest.approx(slowly([found], confidence), abs=0.04)
+
+
+@settings(deadline=None, max_examples=15)
+@given(st.integers(2, 200), st.floats(0.5, 0.999))
+def test_critical_values_of_independent_means_are_exact(size, confidence):
+    exact = norm.isf((1 - confidence ** (1 / size)) / 2)
+    assert critical_value([factored(np.eye(size))], confidence, 3) == pytest.approx(exact, abs=0.02)
+
+
+def test_critical_values_of_a_family_are_those_of_all_its_draws():
+    family = [factored(FACTORS["one behind all"]), factored(differences(8)), factored(np.eye(1))]
+    assert critical_value(family, 0.95, 0) == pytest.approx(slowly(family, 0.95), abs=0.04)
+    assert critical_value(family, 0.95, 0) == critical_value(family, 0.95, 0)
+    assert critical_value(family, 0.99, 0) > critical_value(family, 0.95, 0) > critical_value(family[:1], 0.95, 0)
+
+
+def test_one_mean_has_the_normal_value_and_none_has_none():
+    one = factored(np.ones((3, 1)))
+    assert critical_value([one], 0.95, 0) == pytest.approx(Z, abs=1e-12)
+    assert critical_value([one], 0.95, 0, only=np.zeros(1, bool)) == np.inf
+    same = factored(np.ones((3, 40)))
+    assert critical_value([same], 0.95, 0) == pytest.approx(Z, abs=0.01)
+
+
+def test_many_means_take_few_draws(monkeypatch):
+    drawn, plain = [], intervals._drawn
+    monkeypatch.setattr(
+        intervals, "_drawn", lambda factor, draws, *more: drawn.append(draws) or plain(factor, draws, *more)
+    )
+    found = factored(np.random.default_rng(0).normal(size=(40, 1225)))
+    values = [critical_value([found], 0.99, seed) for seed in range(4)]
+    assert drawn == [855] * 4
+    assert np.ptp(values) < 0.03

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from nasheval.arrays import Floats, Ints
-from nasheval.game.compiled import compiled
+from nasheval.game.compiled import compiled, inlined
 
 
 @compiled
@@ -83,31 +83,59 @@ def careful_dot(a: Floats, b: Floats, start: float, m: int) -> float:
     return high + low
 
 
+@inlined
+def pivot_column(a: Floats, m: int, k: int, stop: int, order: Ints) -> float:
+    """Bring the largest entry of column k to the diagonal, take column k off those up to `stop`; return its size."""
+    best = k
+    for i in range(k + 1, m):
+        if abs(a[i, k]) > abs(a[best, k]):
+            best = i
+    order[k] = best
+    top, other = a[k], a[best]  # rows as views: over whole views the compiler writes vector loops
+    if best != k:
+        for j in range(m):
+            top[j], other[j] = other[j], top[j]
+    size: float = abs(top[k])
+    inverse = 1.0 / top[k]
+    for i in range(k + 1, m):
+        a[i, k] *= inverse
+        f = a[i, k]
+        for j in range(k + 1, stop):
+            a[i, j] -= f * top[j]
+    return size
+
+
+@inlined
+def take_off_four(a: Floats, m: int, k: int) -> None:
+    """Take the four rows from k on, done up to their columns, off the columns right of these."""
+    r0, r1, r2, r3 = a[k, k + 4 : m], a[k + 1, k + 4 : m], a[k + 2, k + 4 : m], a[k + 3, k + 4 : m]
+    for c in range(k + 1, k + 4):
+        for d in range(k, c):
+            f, row, above = a[c, d], a[c, k + 4 : m], a[d, k + 4 : m]
+            for j in range(row.shape[0]):
+                row[j] -= f * above[j]
+    for i in range(k + 4, m):
+        f0, f1, f2, f3, row = a[i, k], a[i, k + 1], a[i, k + 2], a[i, k + 3], a[i, k + 4 : m]
+        for j in range(row.shape[0]):
+            row[j] = (((row[j] - f0 * r0[j]) - f1 * r1[j]) - f2 * r2[j]) - f3 * r3[j]
+
+
 @compiled
 def factor(a: Floats, m: int, order: Ints) -> float:
-    """Factor a (m, m) as LU in place; return the smallest pivot over the largest, 0 where a is singular."""
+    """Factor a (m, m) as LU in place; return the smallest pivot over the largest, 0 where a is singular.
+
+    Four columns at a time, so that the rest of the matrix is read once for all four: the bits are those of one by one.
+    """
     least, most = 1e300, 0.0
-    for k in range(m):
-        best = k
-        for i in range(k + 1, m):
-            if abs(a[i, k]) > abs(a[best, k]):
-                best = i
-        order[k] = best
-        top, other = a[k], a[best]  # rows as views: over whole views the compiler writes vector loops
-        if best != k:
-            for j in range(m):
-                top[j], other[j] = other[j], top[j]
-        size = abs(top[k])
-        least, most = min(least, size), max(most, size)
-        if not size > 0.0:  # also where a held a NaN
-            return 0.0
-        right, inverse = a[k, k + 1 : m], 1.0 / top[k]
-        for i in range(k + 1, m):
-            f = a[i, k] * inverse
-            a[i, k] = f
-            row = a[i, k + 1 : m]
-            for j in range(row.shape[0]):
-                row[j] -= f * right[j]
+    for k in range(0, m, 4):
+        stop = min(k + 4, m)
+        for column in range(k, stop):
+            size = pivot_column(a, m, column, stop, order)
+            least, most = min(least, size), max(most, size)
+            if not size > 0.0:  # also where a held a NaN
+                return 0.0
+        if stop < m:
+            take_off_four(a, m, k)
     return least / most
 
 

@@ -12,6 +12,7 @@ from nasheval.errors import ConvergenceError
 
 _STEPS = 200
 _HALVINGS = 40
+_CHORDS, _SHORTER = 40, 0.7  # steps with slopes from elsewhere, and how much shorter each makes the gradient at least
 _CELLS = 1 << 17  # numbers in one (rows, K, K) array: small enough to stay in the processor's cache
 _WEAKEST = 1e-250  # strength against the strongest; weaker agents tie with each other
 _ALIKE = 1e-9  # scores and margins this close are a tie
@@ -31,24 +32,59 @@ def fit_scores(
         meetings: (K, K), or (n, K, K) where problems differ in it: N, symmetric, zero on the diagonal.
         ridge: above 0, so that there is exactly one minimum whoever met whom.
         tolerance: the largest |gradient| at which a problem is solved.
-        start: (K,) scores to start from; None: zeros.
+        start: (K,) scores near those of all problems, whose slopes serve for all where that is enough; None: zeros.
     """
     n, K = lead.shape
     step = max(1, _CELLS // (K * K))
-    scores = np.empty((n, K))
-    for first in range(0, n, step):
-        rows = slice(first, first + step)
-        scores[rows] = _solved(lead[rows], _rows_of(meetings, rows), ridge, tolerance, start)
+    scores: Floats = np.zeros((n, K))
+    left: Ints = np.arange(n)
+    if start is not None and n > 1:
+        scores, left = _near(lead, meetings, ridge, tolerance, start - start.mean())
+    for first in range(0, len(left), step):
+        rows = left[first : first + step]
+        scores[rows] = _solved(lead[rows], _rows_of(meetings, rows), ridge, tolerance, scores[rows])
     return scores
+
+
+def _near(lead: Floats, meetings: Floats, ridge: float, tolerance: float, start: Floats) -> tuple[Floats, Ints]:
+    """Return scores (n, K), and the problems that are not solved by steps of the Hessian at the start (K,)."""
+    from scipy.sparse import csr_array
+
+    j, k = np.nonzero(np.triu(meetings))
+    votes, pair = meetings[j, k] / 2, np.tile(np.arange(len(j)), 2)
+    incidence = csr_array((np.concatenate([votes, -votes]), (pair, np.concatenate([j, k]))), (len(j), len(start)))
+    inverse = np.linalg.inv(score_hessian(start[None], meetings, ridge)[0])
+
+    def gradient(s: Floats, rows: Ints) -> Floats:
+        return np.asarray(np.tanh((s[:, j] - s[:, k]) / 2) @ incidence - lead[rows] / 2 + ridge * s)
+
+    scores, left = np.tile(start, (len(lead), 1)), []
+    step = max(1, 8 * _CELLS // max(1, len(j)))
+    for first in range(0, len(lead), step):
+        rows = np.arange(first, min(first + step, len(lead)))
+        slope = gradient(scores[rows], rows)
+        for _ in range(_CHORDS):
+            far = np.abs(slope).max(axis=1) > tolerance
+            rows, slope = rows[far], slope[far]
+            if not len(rows):
+                break
+            moved = scores[rows] - slope @ inverse
+            steep = gradient(moved, rows)
+            good = np.linalg.norm(steep, axis=1) < _SHORTER * np.linalg.norm(slope, axis=1)
+            left.append(rows[~good])
+            rows, slope = rows[good], steep[good]
+            scores[rows] = moved[good]
+        left.append(rows)
+    return scores, np.concatenate([np.zeros(0, np.int64), *left])
 
 
 def _rows_of(meetings: Floats, rows: slice | Ints | Bools) -> Floats:
     return meetings if meetings.ndim == 2 else meetings[rows]
 
 
-def _solved(lead: Floats, meetings: Floats, ridge: float, tolerance: float, start: Floats | None) -> Floats:
+def _solved(lead: Floats, meetings: Floats, ridge: float, tolerance: float, s: Floats) -> Floats:
+    """Return the scores by Newton's method from s (n, K)."""
     scores, rows = np.empty_like(lead), np.arange(len(lead))
-    s = np.zeros_like(lead) if start is None else np.tile(start - start.mean(), (len(lead), 1))
     slope = _gradient(s, lead, meetings, ridge)
     for _ in range(_STEPS):
         far = np.abs(slope).max(axis=1) > tolerance

@@ -133,10 +133,14 @@ class Tangent:
         return np.tanh((self.scores[:, j] - self.scores[:, k]) / 2)
 
     @cached_property
-    def _inverse(self) -> Floats:
-        return np.linalg.inv(score_hessian(self.scores, self.bridge.meetings, self.bridge.ridge, least=_LEAST))
+    def _hessian(self) -> Floats:
+        return score_hessian(self.scores, self.bridge.meetings, self.bridge.ridge, least=_LEAST)
 
-    @property
+    @cached_property
+    def _inverse(self) -> Floats:
+        return np.linalg.inv(self._hessian)
+
+    @cached_property
     def _slope(self) -> Floats:
         """(n, b) of the bridged payoffs in the difference of two scores."""
         return np.maximum(1 - self.values**2, 0.0) / 2
@@ -147,17 +151,31 @@ class Tangent:
         Args:
             lead: (m, K) what the changes of all payoffs, (m, n_pairs), add to `ScoreBridge.lead`.
         """
-        j, k = self.bridge.ends
+        (j, k), slope = self.bridge.ends, self._slope
+        step = self._steps(rows, lead)
+        moved = step[:, j]
+        moved -= step[:, k]
+        moved *= slope if len(slope) == 1 else slope[rows]
+        return np.asarray(moved)
+
+    def _steps(self, rows: Ints, lead: Floats) -> Floats:
+        """Return (m, K) how the scores at contexts rows[i] change, half of it."""
+        if len(self.scores) == 1:
+            return np.asarray(lead @ self._inverse[0] / 2)
+        once = len(rows) <= len(self.scores)  # to solve takes a third of the time that an inverse takes
         step, size = np.empty(lead.shape), max(1, _CELLS // lead.shape[1] ** 2)
         for start in range(0, len(rows), size):
             part = slice(start, start + size)
-            step[part] = (self._inverse[rows[part]] @ lead[part, :, None])[:, :, 0] / 2
-        return np.asarray(self._slope[rows] * (step[:, j] - step[:, k]))
+            matrix, change = (self._hessian if once else self._inverse)[rows[part]], lead[part, :, None]
+            step[part] = (np.linalg.solve(matrix, change) if once else matrix @ change)[:, :, 0] / 2
+        return step
 
-    def gradient(self) -> Floats:
-        """Return (n, K, b) the slopes of the bridged payoffs in `ScoreBridge.lead`."""
-        j, k = self.bridge.ends
-        return np.asarray((self._inverse[:, :, j] - self._inverse[:, :, k]) / 2 * self._slope[:, None, :])
+    def variance(self, covariance: Floats) -> Floats:
+        """Return (b,) the variances of the bridged payoffs at one context, given that of `ScoreBridge.lead`, (K, K)."""
+        (j, k), [inverse] = self.bridge.ends, self._inverse
+        spread = inverse @ covariance @ inverse / 4
+        own = spread.diagonal()
+        return np.asarray(self._slope[0] ** 2 * (own[j] + own[k] - spread[j, k] - spread[k, j]))
 
 
 Bridge: TypeAlias = VoterBridge | ScoreBridge  # what gives payoffs to pairs that were never compared

@@ -19,6 +19,7 @@ from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
 from nasheval.feedback.groups import Groups, by_value
 from nasheval.feedback.links import BRIDGED, SEEN
+from nasheval.game.checks import games_of
 from nasheval.notes import Note, few
 from nasheval.payoff.bridging import STATUS_NAMES, allowed_by_transitivity, pair_matrix
 from nasheval.payoff.clusters import Moments, Speaks, cluster_notes, group_moments
@@ -46,7 +47,9 @@ if TYPE_CHECKING:
 
 ALL = "all"  # the name of the group of all contexts
 _DRAWN = 1 << 25  # payoffs in all drawn games together, unless that is too few games
-_LEAST_GAMES = 200
+_LEAST_GAMES, _LEAST_DRAWN = 200, 100  # to draw, and to be solved where each takes long
+_HELD = 1 << 23  # payoffs in games held at a time
+_WORK = 1 << 30  # agents^2 times agents that play, in all solved games together
 _WINNER = 1e-3  # an agent with more than this of the lottery is in the winner set
 
 
@@ -67,7 +70,8 @@ class GroupPayoff:
         inside: (n_contexts,) the contexts of the group.
         moments: means and how uncertain they are.
         confidence: of the intervals, all pairs together.
-        draws: bootstrap draws of the equilibrium; fewer with more than 180 agents, 372 of the usual 1,000 with 300.
+        draws: bootstrap draws of the equilibrium; fewer with more than 180 agents: of the usual 1,000 with 300 agents
+            372, or about 100 where nearly all play because little is known.
         seed: of the draws.
     """
 
@@ -165,26 +169,35 @@ class GroupPayoff:
             raise InputError(f"Nobody has a vote in the group {self.name!r}: it has no candidates and no equilibrium.")
         omega = regularizer or L2(1e-3)
         lottery = lotteries(np.clip(self.estimate, -1, 1)[None], omega, self.present)[0]
-        drawn = np.concatenate([lotteries(games, omega, self.present) for games in self._games()])
+        drawn = self._drawn(omega)
         lower, upper = np.quantile(drawn, [(1 - self.confidence) / 2, (1 + self.confidence) / 2], axis=0)
         lower, upper = np.minimum(lower, lottery), np.maximum(upper, lottery)
         frequency = (drawn > _WINNER).mean(axis=0)
         return Stability(self.agents, lottery, lower, upper, frequency, lottery > _WINNER, self.confidence)
 
+    def _drawn(self, omega: Regularizer) -> Floats:
+        """Return (draws, K) the equilibria of drawn games; fewer where many agents play, and each takes long."""
+        from nasheval.game.solver import lotteries
+
+        drawn, work = [], 0
+        for games in self._games():
+            drawn.append(lotteries(games, omega, self.present))
+            work += len(self.agents) ** 2 * int((drawn[-1] > 0).sum())
+            if work > _WORK:
+                break
+        return np.concatenate(drawn)
+
     def _games(self) -> Iterator[Floats]:
         """Yield (some draws, K, K) games, payoffs drawn from their uncertainty."""
-        known, K, (j, k) = self._known, len(self.agents), np.triu_indices(len(self.agents), 1)
+        known, K, rng = self._known, len(self.agents), np.random.default_rng(self.seed)
         unknown = np.random.default_rng((self.seed, 1))
         mean, error = self.moments.mean[known], self.moments.error[known]
-        draws = min(self.draws, max(_LEAST_GAMES, _DRAWN // K**2))
-        for normal in studentised_draws(self.moments, draws, np.random.default_rng(self.seed)):
+        draws, most = min(self.draws, max(_LEAST_GAMES, _DRAWN // K**2)), max(_LEAST_DRAWN, _HELD // K**2)
+        for normal in studentised_draws(self.moments, draws, rng, most=most):
             means = np.empty((len(normal), len(known)))
             means[:, ~known] = unknown.uniform(-1, 1, (len(normal), int((~known).sum())))
             means[:, known] = mean + error * student_draws(normal, self.moments.freedom[known])
-            games = np.zeros((len(normal), K, K))
-            games[:, j, k] = np.clip(means, -1, 1)
-            games -= games.transpose(0, 2, 1).copy()
-            yield games
+            yield games_of(np.clip(means, -1, 1, out=means), K)
 
     def beats(self) -> Bools:
         """Return (K, K) which agent certainly beats which: the chance of any wrong entry is at most 1 - confidence.

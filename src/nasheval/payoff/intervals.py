@@ -7,20 +7,25 @@ draws are normal numbers times the factor of `nasheval.payoff.variances`, so tha
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
+from scipy.optimize import brentq
 from scipy.stats import norm, t
 
-from nasheval.arrays import Bools, Floats
+from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
 from nasheval.payoff.clusters import Moments
 from nasheval.payoff.estimand import CELLS
 
-_DRAWS = 10_000  # for critical values and signs, with few means
+_DRAWS = 10_000  # for signs, with few means
 _LEAST_DRAWS = 2_000  # with many
 _NUMBERS = 1 << 23  # in all draws, unless that is too few draws
+_LEAST_GIVEN, _MOST_GIVEN = 400, 10_000  # draws for critical values, each given one mean
+_CACHED = 1 << 16  # numbers that stay in the processor's cache
+_CLOSE, _TINY = 1e-4, 1e-12  # how close a critical value is found; the least chance
 _REACH = np.linspace(0.0, 6.5, 131)  # normal values between which Student's t is interpolated
 _FREEDOM = np.logspace(-1, 6, 225)  # degrees of freedom likewise
 
@@ -31,7 +36,7 @@ def known_means(moments: Moments) -> Bools:
 
 
 def draws_for(means: int) -> int:
-    """Return how many draws critical values and signs of so many means rest on.
+    """Return how many draws the signs of so many means rest on.
 
     The quantile of a largest statistic of thousands varies little: of 2,000 draws by 0.02 or less.
     """
@@ -39,18 +44,28 @@ def draws_for(means: int) -> int:
 
 
 def studentised_draws(
-    moments: Moments, draws: int, rng: np.random.Generator, *, only: Bools | None = None
+    moments: Moments, draws: int, rng: np.random.Generator, *, only: Bools | None = None, most: int = CELLS
 ) -> Iterator[Floats]:
     """Yield (some draws, known means) bootstrap draws of (mean - truth) / error, each standard normal, until enough.
 
     Args:
         only: (means,) which of the known means; None: all.
+        most: draws yielded at a time.
     """
+    yield from _drawn(_reduced(moments, only), draws, rng, most)
+
+
+def _reduced(moments: Moments, only: Bools | None) -> Floats:
+    """Return the factor of some means, with no more rows than twice the means."""
     factor = moments.factor[:, known_means(moments) if only is None else only]
     if len(factor) >= 2 * factor.shape[1]:  # draws of a few means take as many normal numbers, not one for each row
         factor = np.asarray(np.linalg.qr(factor, mode="r"))
+    return factor
+
+
+def _drawn(factor: Floats, draws: int, rng: np.random.Generator, most: int = CELLS) -> Iterator[Floats]:
     alone = ~factor.any(axis=0)  # moves with no other mean, and has an error by its floor alone
-    step = max(1, CELLS // max(1, *factor.shape))
+    step = min(most, max(1, CELLS // max(1, *factor.shape)))
     for start in range(0, draws, step):
         size = min(step, draws - start)
         normal = rng.standard_normal((size, len(factor)), np.float64).astype(factor.dtype) @ factor
@@ -67,16 +82,63 @@ def critical_value(family: Sequence[Moments], confidence: float, seed: int, *, o
             that share voters), the value is on the safe side, by the Gaussian correlation inequality.
         only: (means,) which of the known means of each set; None: all.
     """
-    counts = [int((known_means(moments) if only is None else only).sum()) for moments in family]
-    if sum(counts) <= 1:
-        return float(norm.ppf((1 + confidence) / 2)) if sum(counts) else float("inf")
-    draws = draws_for(max(counts))
-    rng, largest = np.random.default_rng(seed), np.zeros(draws)
-    for moments, count in zip(family, counts, strict=True):
-        if count:
-            blocks = studentised_draws(moments, draws, rng, only=only)
-            np.maximum(largest, np.concatenate([np.abs(block).max(axis=1) for block in blocks]), out=largest)
-    return float(np.quantile(largest, confidence))
+    rng, error = np.random.default_rng(seed), 1 - confidence
+    factors = [_reduced(moments, only) for moments in family]
+    sets = [_Largest.of(factor, rng) for factor in factors if factor.shape[1]]
+    total = sum(one.normal.shape[1] for one in sets)
+    if total <= 1:
+        return float(norm.isf(error / 2)) if total else float("inf")
+
+    def excess(c: float) -> float:
+        return float(np.log1p(-np.prod([1 - one.beyond(c) for one in sets]).clip(0, 1 - _TINY)) - np.log(error))
+
+    ends = norm.isf([error / 2, error / (2 * total)])  # of one mean alone, and of means of which no two go beyond
+    low, high = (excess(c) for c in ends)
+    return float(ends[0] if low <= 0 else ends[1] if high >= 0 else brentq(excess, *ends, xtol=_CLOSE))
+
+
+@dataclass(frozen=True, eq=False)
+class _Largest:
+    """How likely the largest of m standard normal means Z is to go beyond c, from few draws (Adler, Blanchet and Liu).
+
+    P(max |Z| > c) is the sum over the means p of P(|Z_p| > c) times the mean of 1 / N given that, with N the number of
+    means beyond c. Given |Z_p| > c, N hardly varies where draws of the largest itself are beyond c once in a hundred.
+
+    Args:
+        normal: (B, m) draws.
+        along: (B, m) how far each mean moves with the mean p of its draw; p takes its turn among all.
+        at: (B,) p.
+        tail: (B,) in (0, 1): where beyond c it is put.
+    """
+
+    normal: Floats
+    along: Floats
+    at: Ints
+    tail: Floats
+
+    @classmethod
+    def of(cls, factor: Floats, rng: np.random.Generator) -> _Largest:
+        """Return it, given the factor of the draws, (H, m)."""
+        means = factor.shape[1]
+        draws = int(np.clip(_NUMBERS // (8 * means), _LEAST_GIVEN, _MOST_GIVEN))
+        at = ((np.arange(draws) + rng.random()) * means / draws).astype(np.int64)
+        normal = np.concatenate(list(_drawn(factor, draws, rng)))
+        along = factor[:, at].T @ factor
+        along[np.arange(draws), at] = 1.0
+        return cls(normal, along, at, 1 - rng.random(draws))
+
+    def beyond(self, c: float) -> float:
+        """Return P(max |Z| > c)."""
+        draws, means = self.normal.shape
+        tail = norm.sf(c)
+        move = (norm.isf(self.tail * tail) - self.normal[np.arange(draws), self.at]).astype(self.normal.dtype)[:, None]
+        step, count = max(1, _CACHED // means), np.empty(draws)
+        for start in range(0, draws, step):
+            rows = slice(start, start + step)
+            moved = self.along[rows] * move[rows]
+            moved += self.normal[rows]
+            count[rows] = np.count_nonzero(np.abs(moved, out=moved) > c, axis=1)
+        return float(min(1.0, 2 * means * tail * np.mean(1 / np.maximum(count, 1))))  # p itself may round to c
 
 
 def limits(moments: Moments, c: Floats | float, *, alone: bool = False) -> tuple[Floats, Floats]:

@@ -21,9 +21,10 @@ from nasheval.payoff.grouped import Cells, Votes
 ALL = 1 << 23  # plug-in values of a group that are always all computed
 _MOST = 1 << 25  # plug-in values of a sample: 256 MB
 _PILOT = 1 << 20  # plug-in values that tell how large a sample to take
-_LEAST = 256  # contexts of a sample
+_LEAST, _LEAST_BRIDGED = 64, 256  # contexts of a sample, and the least that it may have where pairs are bridged
 _SHARE = 0.01  # the most that sampling may add to a variance
 _USUAL = 0.25  # of the usual variance of a correction, the least that a column's counts for
+_NONE = 1e-12  # variance of a mean that hardly moves
 _SCORES = 1 << 29  # steps spent on Bradley-Terry scores at the contexts of a sample, where pairs are bridged
 
 
@@ -35,11 +36,10 @@ class Sample:
         place: (m,) which ones, ascending.
         values: (m, C) the plug-in there, bridged columns bridged.
         cells: the cells at those contexts, and `at` (cells,) the place of the context of each in the sample.
-        moved: (cells, b) how the corrections of each cell move the bridged columns there, less `gradient` times them;
-            (cells, 0) without any.
+        moved: (cells, b) how the corrections of each cell move the bridged columns there, less how they would at
+            `middle`; (cells, 0) without any.
         pairs: (b,) the bridged columns.
-        incidence: (C, K) that makes leads of corrections; None without bridged columns.
-        gradient: (K, b) slopes of the bridged columns in the leads, at the mean payoffs.
+        middle: the bridge at the mean payoffs; None without bridged columns.
     """
 
     place: Ints
@@ -48,8 +48,7 @@ class Sample:
     at: Ints
     moved: Floats
     pairs: Ints
-    incidence: csr_array | None
-    gradient: Floats
+    middle: Tangent | None
 
     @property
     def mean(self) -> Floats:
@@ -65,19 +64,16 @@ def sample_of(votes: Votes, cells: Cells, by_cell: csr_array) -> Sample:
     Args:
         by_cell: (cells, C) the corrections of each cell.
     """
-    estimand, bridge = votes.estimand, votes.estimand.bridge
+    bridge = votes.estimand.bridge
     place, values = _plugin(votes, _noise(votes))
     inside = np.full(votes.n, -1)
     inside[place] = np.arange(len(place))
     kept = np.flatnonzero(inside[cells.place] >= 0)
     at = inside[cells.place[kept]]
     if bridge is None:
-        none = np.zeros((len(kept), 0)), np.zeros(0, np.int64)
-        return Sample(place, values, kept, at, *none, None, np.zeros((estimand.log.n_agents, 0)))
+        return Sample(place, values, kept, at, np.zeros((len(kept), 0)), np.zeros(0, np.int64), None)
     middle = bridge.at(values.mean(axis=0, keepdims=True))
-    gradient = middle.gradient()[0]
-    moved = _bridge(middle, values, at, by_cell[kept], gradient)
-    return Sample(place, values, kept, at, moved, bridge.pairs, bridge.incidence, gradient)
+    return Sample(place, values, kept, at, _bridge(middle, values, at, by_cell[kept]), bridge.pairs, middle)
 
 
 def _noise(votes: Votes) -> Floats:
@@ -97,36 +93,50 @@ def _plugin(votes: Votes, noise: Floats) -> tuple[Ints, Floats]:
     """Return the places of a sample of contexts, ascending, and the plug-in there, (m, C)."""
     estimand, n, C = votes.estimand, votes.n, votes.estimand.n_columns
     if n * C <= ALL and not (estimand.bridge is not None and n > _most_bridged(estimand)):
-        return np.arange(n), _predicted(estimand, votes.contexts)
+        return np.arange(n), _predicted(votes, np.arange(n))
     order = np.random.default_rng(0).permutation(n)
     pilot = min(n, max(_LEAST, _PILOT // C))
-    values = _predicted(estimand, votes.contexts[order[:pilot]])
-    needed = float((values.var(axis=0, ddof=1) / (_SHARE * noise)).max(initial=0.0))
+    first = _predicted(votes, order[:pilot])
+    needed = _needed(estimand, first, noise)
     m = min(n, max(pilot, int(needed * n / (n + needed)) + 1))
-    m = min(m, max(pilot, _MOST // C))
-    if estimand.bridge is not None:
-        m = min(n, max(pilot, _most_bridged(estimand)))
-    if m > pilot:
-        values = np.concatenate([values, _predicted(estimand, votes.contexts[order[pilot:m]])])
-    ascending = np.argsort(order[:m])
-    return order[:m][ascending], values[ascending]
+    m = min(m, max(pilot, _MOST // C if estimand.bridge is None else _most_bridged(estimand)))
+    chosen = np.sort(order[:m])
+    values = np.empty((m, C))
+    values[np.searchsorted(chosen, order[:pilot])] = first
+    _predicted(votes, order[pilot:m], values, np.searchsorted(chosen, order[pilot:m]))
+    return chosen, values
+
+
+def _needed(estimand: Estimand, values: Floats, noise: Floats) -> float:
+    """Return how large a sample of endless contexts would have to be, given the plug-in at some, (pilot, C)."""
+    needed, bridge = values.var(axis=0, ddof=1) / (_SHARE * noise), estimand.bridge
+    if bridge is not None:
+        middle = bridge.at(values.mean(axis=0, keepdims=True))
+        seen = bridge.incidence.T * np.where(np.isfinite(noise), noise, 0.0)
+        bridged = bridge.at(values, near=middle.scores[0]).values.var(axis=0, ddof=1)
+        needed[bridge.pairs] = bridged / (
+            _SHARE * np.maximum(middle.variance((seen @ bridge.incidence).toarray()), _NONE)
+        )
+    return float(needed.max(initial=0.0))
 
 
 def _most_bridged(estimand: Estimand) -> int:
     """Return at how many contexts Bradley-Terry scores are fitted at most."""
-    return max(_LEAST, min(_SCORES // estimand.log.n_agents**3, _MOST // estimand.n_columns))
+    return max(_LEAST_BRIDGED, min(_SCORES // estimand.log.n_agents**3, _MOST // estimand.n_columns))
 
 
-def _predicted(estimand: Estimand, contexts: Ints) -> Floats:
-    """Return the plug-in at some contexts, in their order."""
-    values, place = np.empty((len(contexts), estimand.n_columns)), np.empty(estimand.log.n_contexts, np.int64)
-    place[contexts] = np.arange(len(contexts))
+def _predicted(votes: Votes, places: Ints, values: Floats | None = None, rows: Ints | None = None) -> Floats:
+    """Return the plug-in at some contexts of a group, in their order, or write it into those rows of values."""
+    estimand, contexts = votes.estimand, votes.contexts[places]
+    values = np.empty((len(contexts), estimand.n_columns)) if values is None else values
+    row_of = np.empty(estimand.log.n_contexts, np.int64)
+    row_of[contexts] = np.arange(len(contexts)) if rows is None else rows
     for chunk, plugin in estimand.plugin(contexts):
-        values[place[chunk]] = plugin
+        values[row_of[chunk]] = plugin
     return values
 
 
-def _bridge(middle: Tangent, values: Floats, at: Ints, by_cell: csr_array, gradient: Floats) -> Floats:
+def _bridge(middle: Tangent, values: Floats, at: Ints, by_cell: csr_array) -> Floats:
     """Bridge the bridged columns of values (m, C), in place, and return `Sample.moved`.
 
     Args:
@@ -141,6 +151,7 @@ def _bridge(middle: Tangent, values: Floats, at: Ints, by_cell: csr_array, gradi
         tangent = bridge.at(values[start : start + step], near=middle.scores[0])
         values[start : start + step, bridge.pairs] = tangent.values
         cells = slice(*np.searchsorted(at, [start, start + step]))
-        lead = bridge.lead(by_cell[cells])
-        moved[cells] = tangent.moved(at[cells] - start, lead) - lead @ gradient
+        rows, lead = at[cells] - start, bridge.lead(by_cell[cells])
+        moved[cells] = tangent.moved(rows, lead)
+        moved[cells] -= middle.moved(rows, lead)
     return moved

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from scipy.sparse import csr_array
@@ -26,9 +27,10 @@ from nasheval.payoff.sampling import sample_of
 
 _ROWS = 1 << 21  # numbers in a factor, where that is not too few rows
 _LEAST_ROWS, _MOST_ROWS = 512, 4096
-_SINGLE = 1 << 22  # a factor of more numbers is of single precision
+_SINGLE = 1 << 20  # a factor of more numbers is of single precision
+_CACHED = 1 << 18  # numbers that stay in the processor's cache
 _ROUNDING = 1e-15  # of the squares that a variance is made of: what is no larger is zero
-_FEW_STRATA = 512  # so many are looked up as a dense array
+_FEW_STRATA = 512  # the centres of so many are held as a dense array
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,16 +187,23 @@ class _Group:
         mix, C = _Mix(size, min(rows, size)), E.shape[1]
         factor = mix.empty(C)
         if mix.rows:
-            factor += self._wide(mix.of(E)) - self._centred(mix.of(mass))
+            self._mix(mix.of(E), mix.of(mass), factor)
         EQ, Q2, each = (np.zeros(C) for _ in range(3))
         for clusters, first, q in self._plugin_parts(place):
             Q = q if len(first) == len(q) else np.add.reduceat(q, first, axis=0)
-            EQ += np.einsum("ij,ij->j", self._wide(E[clusters]) - self._centred(mass[clusters]), Q)
+            EQ += self._products(E[clusters], mass[clusters], Q)
             Q2 += np.einsum("ij,ij->j", Q, Q)
             each += np.einsum("ij,ij->j", q, q)
             if mix.rows:
                 factor += mix.at(clusters) @ (Q / self.w).astype(factor.dtype)
         return _Sums(self._squares(E, mass), EQ, Q2, each, factor)
+
+    def _mix(self, corrections: csr_array, mass: csr_array, factor: Floats) -> None:
+        """Add corrections less mass times the centres to a factor, (rows, C) each, a few rows at a time."""
+        step = max(1, _CACHED // factor.shape[1])
+        for start in range(0, len(factor), step):
+            rows = slice(start, start + step)
+            factor[rows] += self._wide(corrections[rows]) - self._centred(mass[rows])
 
     def _plugin_parts(self, place: Ints) -> Iterator[tuple[Ints, Ints, Floats]]:
         """Yield whole clusters, in bounded chunks: their numbers, where the cells of each start, and (cells, C) Q."""
@@ -224,30 +233,43 @@ class _Group:
         q[:, sample.pairs] += sample.moved[part]
         return np.asarray(q)
 
+    def _products(self, corrections: csr_array, mass: csr_array, Q: Floats) -> Floats:
+        """Return (C,) the sums over rows of EQ, E being corrections less mass times the centres, and Q (rows, C)."""
+        row, middle = np.repeat(np.arange(len(Q)), np.diff(corrections.indptr)), self.sample.middle
+        own = np.bincount(corrections.indices, corrections.data * Q[row, corrections.indices], Q.shape[1])
+        if middle is not None:
+            moved = middle.moved(np.arange(len(Q)), middle.bridge.lead(corrections))
+            own[self.sample.pairs] = np.einsum("ij,ij->j", moved, Q[:, self.sample.pairs])
+        if self.strata > _FEW_STRATA:
+            return np.asarray(own - np.einsum("ij,ij->j", self._centred(mass), Q))
+        return np.asarray(own - np.einsum("gj,gj->j", self._wide_centre, mass.T @ Q))
+
     def _wide(self, corrections: csr_array) -> Floats:
         """Return corrections (rows, C) as they are, with those of bridged columns."""
-        dense = corrections.toarray()
-        if self.sample.incidence is not None:
-            dense[:, self.sample.pairs] = (corrections @ self.sample.incidence) @ self.sample.gradient
+        dense, middle = corrections.toarray(), self.sample.middle
+        if middle is not None:
+            dense[:, self.sample.pairs] = middle.moved(np.arange(len(dense)), middle.bridge.lead(corrections))
         return np.asarray(dense)
 
     def _centred(self, mass: csr_array) -> Floats:
         """Return (rows, C) what is taken off the corrections of clusters with so much of each stratum, (rows, G)."""
-        used = np.unique(mass.indices)
-        if len(used) > _FEW_STRATA:
+        if self.strata > _FEW_STRATA:
             return self._wide(csr_array(mass @ self.centre))
-        return np.asarray(mass[:, used].toarray() @ self._wide(self.centre[used]))
+        return np.asarray(mass.toarray() @ self._wide_centre)
+
+    @cached_property
+    def _wide_centre(self) -> Floats:
+        return self._wide(self.centre)
 
     def _squares(self, corrections: csr_array, mass: csr_array) -> Floats:
         """Return (C,) the sums over rows of E^2, E being corrections less mass times the centres."""
         shares, centre, C = csr_array(mass.T @ corrections), self.centre, corrections.shape[1]
         off = csr_array(csr_array(mass.T @ mass) @ centre) - 2 * shares
         square = np.bincount(corrections.indices, corrections.data**2, C) + np.asarray(centre.multiply(off).sum(axis=0))
-        if self.sample.incidence is not None:
-            lead, middle = (csr_array(each @ self.sample.incidence) for each in (corrections, centre))
-            off = middle.T @ csr_array((mass.T @ mass) @ middle - 2 * csr_array(mass.T @ lead))
-            gram = (csr_array(lead.T @ lead) + (off + off.T) / 2).toarray()
-            square[self.sample.pairs] = np.einsum("kb,kb->b", self.sample.gradient, gram @ self.sample.gradient)
+        if (middle := self.sample.middle) is not None:
+            lead, mean = (csr_array(each @ middle.bridge.incidence) for each in (corrections, centre))
+            off = mean.T @ csr_array((mass.T @ mass) @ mean - 2 * csr_array(mass.T @ lead))
+            square[self.sample.pairs] = middle.variance((csr_array(lead.T @ lead) + (off + off.T) / 2).toarray())
         return np.asarray(square, np.float64)
 
 
