@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,19 @@ class ReadReport:
         """Return plain values, ready for JSON."""
         labels = {label: {"meaning": meaning, "rows": rows} for label, (meaning, rows) in self.labels.items()}
         return {**vars(self), "labels": labels, "problems": [str(problem) for problem in self.problems]}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The tool that wrote a log, where its verdicts count as that tool wrote them: its own rule then gives a score.
+
+    Args:
+        tool: name of the format, as `nasheval formats` lists it.
+        means: mean score of each agent over the whole file, where it holds scores.
+    """
+
+    tool: str
+    means: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

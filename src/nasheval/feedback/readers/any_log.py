@@ -11,7 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+import nasheval.compute as pc
 from nasheval.errors import InputError, ReadError
+from nasheval.feedback.coverage import Origin
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.annotation import ANNOTATION
 from nasheval.feedback.readers.arenas import ARENAS
@@ -35,17 +37,19 @@ _JSON = (".json", ".jsonl", ".ndjson")
 _QUESTIONS = ("question.jsonl", "questions.jsonl")
 _ABOVE = 3  # folders above a file in which its questions may lie
 _COLUMN_ROLES = ("text", "context_id", "voter", "time", "weight", "propensity", "grade")
+_COUNTED = ("labels", "grade", "weight")  # arguments that say how verdicts count
 # Arguments that say how a table is read: with one of them it is read as it is.
 _OWN = ("model_a", "model_b", "winner", "rank_a", "rank_b", "ballot", "agent", "rank", "order", "pairs_per_context")
 
 
 @dataclass(frozen=True)
 class Log:
-    """A log that was opened: its source, the reader that takes it, and the arguments that its format sets."""
+    """A log that was opened: its source, the reader that takes it, the arguments that its format sets, and that."""
 
     source: Any
     kind: str
     options: Mapping[str, Any]
+    format: Format | None = None
 
     def read(self, **options: Any) -> Feedback:
         """Read it; arguments win over those of the format, and labels add to them."""
@@ -57,7 +61,19 @@ class Log:
             used = {merged.get("text"), *([context] if isinstance(context, str) else context)}
             if used <= {None, *self.source.names}:
                 del merged["join"]
-        return READERS[self.kind](self.source, **merged)
+        log = READERS[self.kind](self.source, **merged)
+        return replace(log, origin=self._origin(options))
+
+    def _origin(self, options: Mapping[str, Any]) -> Origin | None:
+        """Return the tool that wrote the log, unless its verdicts are to count in another way than it wrote them."""
+        otherwise = any(options.get(name) for name in _COUNTED) or options.get("grades", "keep") != "keep"
+        if self.format is None or otherwise:
+            return None
+        means = {}
+        if self.kind == "scores" and "scores" in self.source.names:
+            scores = self.source.read(["scores"])[0]["scores"].combine_chunks()
+            means = {name: pc.mean(scores.field(name)).as_py() for name in scores.type.names}
+        return Origin(self.format.name, means)
 
 
 def read(source: Any, *, kind: str = "auto", score: str = "", **options: Any) -> Feedback:
@@ -108,7 +124,7 @@ def _log(source: Source, format: Format, questions: Source | None) -> Log:
         new = [name for name in prompts.options["context"] if name in questions.names and name not in source.names]
         options |= {"join": (questions, key, "question"), "text": prompts.options["text"]}
         options["context"] = [*options["context"], *new[:1]]
-    return Log(source, format.kind, options)
+    return Log(source, format.kind, options, format)
 
 
 # -- telling formats --------------------------------------------------------------------------------------------------

@@ -25,6 +25,7 @@ from nasheval.scoring.report.findings import findings
 from nasheval.scoring.report.frontier import FrontierPoint, Games
 from nasheval.scoring.report.sections import facts_of, held_out_of, trust_of
 from nasheval.scoring.report.views import DRAWN, MOST_GROUPS, SHOWN, GroupView, largest, view_of
+from nasheval.scoring.tool_rules import rule_of
 
 _MOST_COLUMNS = 6  # that are grouped by unasked
 
@@ -41,6 +42,7 @@ class ReportData:
         findings: what stands out, one sentence per finding.
         columns: context columns that contexts are grouped by.
         groups: all contexts first, then the groups of each column.
+        tool: (name, digits) of the tool whose own score stands in the groups; None where there is none.
         frontier: empty where no costs are known.
         settings: (name, value) of what the model was fitted with.
         notes: on what the page leaves out.
@@ -56,6 +58,7 @@ class ReportData:
     findings: tuple[str, ...]
     columns: tuple[str, ...]
     groups: tuple[GroupView, ...]
+    tool: tuple[str, int] | None
     frontier: tuple[FrontierPoint, ...]
     trust: dict[str, Any]
     held_out: dict[str, Any] | None
@@ -123,6 +126,7 @@ def gather(
         findings=findings(stage1.agents, views, frontier, evaluation, confidence, facts, cut),
         columns=columns,
         groups=tuple(views),
+        tool=None if (rule := rule_of(stage1.log)) is None else (rule.header, rule.digits),
         frontier=frontier,
         trust=trust_of(diagnostics.nuisances, stage1.nuisances.raw_propensity, warnings),
         held_out=None if evaluation is None else held_out_of(evaluation),
