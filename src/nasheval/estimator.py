@@ -317,7 +317,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             [] if by is None else self._groups(by, confidence, voters),
         )
         prices = self.costs if costs is None else costs
-        return decide(self._stage1.log, whole, groups, column=by or "", costs=prices, margin=margin)
+        how: dict[str, Any] = {"costs": prices, "margin": margin, "budget": self.budget}
+        return decide(self._stage1.log, whole, groups, column=by or "", **how)
 
     def payoff_interval(
         self, group: Any = None, *, confidence: float = 0.95, voters: Speaks | None = None

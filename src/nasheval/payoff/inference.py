@@ -69,6 +69,7 @@ class GroupPayoff:
         confidence: of the intervals, all pairs together.
         draws: bootstrap draws of the equilibrium; fewer with more than 180 agents, 372 of the usual 1,000 with 300.
         seed: of the draws.
+        allowed_agents: (K,) the agents that may be candidates; None: all.
     """
 
     name: str
@@ -78,6 +79,7 @@ class GroupPayoff:
     confidence: float = 0.95
     draws: int = 1000
     seed: int = 0
+    allowed_agents: Bools | None = None
 
     @cached_property
     def estimate(self) -> Floats:
@@ -96,8 +98,9 @@ class GroupPayoff:
 
     @cached_property
     def present(self) -> Bools:
-        """(K,) the agents with a vote in the group; the others are no candidates there."""
-        return np.asarray(pair_matrix(self.moments.votes, len(self.agents)).sum(axis=1) > 0)
+        """(K,) the agents with a vote in the group that are allowed; the others are no candidates there."""
+        voted = np.asarray(pair_matrix(self.moments.votes, len(self.agents)).sum(axis=1) > 0)
+        return voted if self.allowed_agents is None else voted & self.allowed_agents
 
     @cached_property
     def allowed(self) -> tuple[Floats, Floats]:

@@ -10,6 +10,7 @@ from typing import Any
 
 from nasheval.contexts.table import is_number
 from nasheval.feedback.groups import Groups, grouping_columns, groups_by
+from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.notes import once
 from nasheval.payoff.clusters import Speaks
@@ -82,6 +83,7 @@ def gather(
     created: str | None = None,
     voters: Speaks | None = None,
     margin: float = MARGIN,
+    budget: float | SoftBudget | None = None,
 ) -> ReportData:
     """Gather everything a report shows.
 
@@ -98,7 +100,7 @@ def gather(
         draws: of the bootstrap, per group.
         created: the day to print; None: today.
         voters: whom intervals speak for, as in `group_payoff`.
-        margin: of the decision, as in `decide`.
+        margin, budget: of the decision, as in `decide`.
     """
     confidence = checked_level(confidence)
     games, columns = Games.of(stage1, policy, regularizer), grouping_columns(stage1.log, by, most=_MOST_COLUMNS)
@@ -110,7 +112,7 @@ def gather(
     for column, each in zip(columns, payoffs, strict=True):
         views += _views(stage1, column, each, games, regularizer)
     first, column = (payoffs[0], columns[0]) if columns else ([], "")
-    decision = decide(stage1.log, whole, first, column=column, costs=costs, margin=margin)
+    decision = decide(stage1.log, whole, first, column=column, costs=costs, margin=margin, budget=budget)
     cut = {one.column for one in groups if len(one) > MOST_GROUPS}
     coverage, diagnostics = stage1.log.coverage(), Stage1Diagnostics.of(stage1, by=columns)
     facts, warnings = facts_of(coverage, stage1.pseudo.unseen), once(coverage.warnings(), diagnostics.warnings())
