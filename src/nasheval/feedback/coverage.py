@@ -264,7 +264,7 @@ def _could_not_meet(records: Records, agents: tuple[str, ...], votes: Ints) -> t
 
 
 def _summary(cover: Coverage) -> str:
-    voters = f", {cover.n_voters:,} voters" if cover.n_voters is not None else ""
+    voters = "" if cover.n_voters is None else f", {cover.n_voters:,} voter{'' if cover.n_voters == 1 else 's'}"
     votes = cover.counts.votes[np.triu_indices(len(cover.agents), 1)]
     spread = np.quantile(votes, [0, 0.5, 1]) if len(votes) else [0]
     lines = [
