@@ -12,13 +12,13 @@ from typing import Any
 import pyarrow as pa
 
 import nasheval.compute as pc
-from nasheval.errors import InputError, ReadError
+from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.coverage import Origin
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.annotation import ANNOTATION
 from nasheval.feedback.readers.arenas import ARENAS
 from nasheval.feedback.readers.formats import Format, converted, from_records, settled
-from nasheval.feedback.readers.judges import JUDGES, QUESTIONS
+from nasheval.feedback.readers.judges import ARENA_HARD, JUDGES, NO_BASELINE, QUESTIONS
 from nasheval.feedback.readers.preflib import SUFFIXES
 from nasheval.feedback.readers.rankings import read_rankings
 from nasheval.feedback.readers.score_files import SCORE_FILES
@@ -37,6 +37,7 @@ _JSON = (".json", ".jsonl", ".ndjson")
 _QUESTIONS = ("question.jsonl", "questions.jsonl")
 _ABOVE = 3  # folders above a file in which its questions may lie
 _COLUMN_ROLES = ("text", "context_id", "voter", "time", "weight", "propensity", "grade")
+_UNNAMED = "no field names this opponent; give its name with baseline= or --baseline"
 _COUNTED = ("labels", "grade", "weight")  # arguments that say how verdicts count
 # Arguments that say how a table is read: with one of them it is read as it is.
 _OWN = ("model_a", "model_b", "winner", "rank_a", "rank_b", "ballot", "agent", "rank", "order", "pairs_per_context")
@@ -44,12 +45,17 @@ _OWN = ("model_a", "model_b", "winner", "rank_a", "rank_b", "ballot", "agent", "
 
 @dataclass(frozen=True)
 class Log:
-    """A log that was opened: its source, the reader that takes it, the arguments that its format sets, and that."""
+    """A log that was opened: its source, the reader that takes it, the arguments that its format sets, and that format.
+
+    Args:
+        baseline: name of an opponent that the files do not name.
+    """
 
     source: Any
     kind: str
     options: Mapping[str, Any]
     format: Format | None = None
+    baseline: str = ""
 
     def read(self, **options: Any) -> Feedback:
         """Read it; arguments win over those of the format, and labels add to them."""
@@ -61,8 +67,24 @@ class Log:
             used = {merged.get("text"), *([context] if isinstance(context, str) else context)}
             if used <= {None, *self.source.names}:
                 del merged["join"]
-        log = READERS[self.kind](self.source, **merged)
-        return replace(log, origin=self._origin(options))
+        log = replace(READERS[self.kind](self.source, **merged), origin=self._origin(options))
+        return self._with_baseline(log)
+
+    def _with_baseline(self, log: Feedback) -> Feedback:
+        """Return the log with a name for the opponent that no field of it names, or with a note that it has none."""
+        unnamed = self.format is ARENA_HARD and NO_BASELINE in log.agents
+        if self.baseline and not unnamed:
+            raise InputError(
+                *(Argument("baseline", self.baseline), ": no opponent is without a name here; "),
+                "it is for arena-hard judgments without the field 'baseline'. Leave it out.",
+            )
+        if self.baseline:
+            named = (self.baseline if name == NO_BASELINE else name for name in log.agents)
+            return replace(log, agents=tuple(named))
+        if unnamed and log.report is not None:
+            roles = {**log.report.roles, NO_BASELINE: _UNNAMED}
+            return replace(log, report=replace(log.report, roles=roles))
+        return log
 
     def _origin(self, options: Mapping[str, Any]) -> Origin | None:
         """Return the tool that wrote the log, unless its verdicts are to count in another way than it wrote them."""
@@ -76,7 +98,7 @@ class Log:
         return Origin(self.format.name, means)
 
 
-def read(source: Any, *, kind: str = "auto", score: str = "", **options: Any) -> Feedback:
+def read(source: Any, *, kind: str = "auto", score: str = "", baseline: str = "", **options: Any) -> Feedback:
     """Read a log of any make: votes, rankings or scores, as one of the tools that `nasheval formats` lists wrote it.
 
     A folder, with those inside it, or a glob is one log. A file of none of these tools is read as a table: of rankings
@@ -86,9 +108,10 @@ def read(source: Any, *, kind: str = "auto", score: str = "", **options: Any) ->
         source: a path or a table, as in `read_votes`.
         kind: "votes", "rankings" or "scores" sets the reader; "auto" tells.
         score: of files with several scores per answer, the one to take; else the first.
+        baseline: of arena-hard judgments that do not name the opponent, its name; else "baseline".
         options: arguments of `read_votes`, `read_rankings` or `read_scores`, in place of what the format sets.
     """
-    return open_log(source, kind=kind, score=score, options=options).read(**options)
+    return replace(open_log(source, kind=kind, score=score, options=options), baseline=baseline).read(**options)
 
 
 def open_log(source: Any, *, kind: str = "auto", score: str = "", options: Mapping[str, Any]) -> Log:

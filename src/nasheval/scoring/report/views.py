@@ -103,12 +103,12 @@ class GroupView:
     won: Gaps
     rating: Gaps
     rating_error: Gaps
-    tool_score: Gaps
     votes: Numbers
     bridged: tuple[int, ...]
     payoffs: Payoffs
     preferences: Preferences
     notes: tuple[str, ...]
+    tool_score: Gaps = ()
 
 
 def rounded(values: Iterable[float], digits: int = 4) -> tuple[Any, ...]:
