@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
@@ -10,6 +11,8 @@ from nasheval.feedback.groups import context_column
 from nasheval.feedback.readers.rankings import read_rankings
 from nasheval.feedback.readers.votes import read_votes
 from nasheval.feedback.world import SyntheticWorld
+from nasheval.game.costs import HardBudget
+from nasheval.game.regularizers import L2
 from nasheval.nuisance.crossfit import make_folds
 from nasheval.nuisance.propensity import KnownModels, choose_propensity
 from nasheval.policy.base import available
@@ -35,6 +38,8 @@ VOTES = pa.table({"model_a": ["x", "y"], "model_b": ["y", "x"], "winner": ["mode
         (lambda: read_rankings(VOTES, agents=["n"]), "--agents names 'n' alone; a ranking needs two"),
         (lambda: context_column(LOG, "colour"), "--by colour is no context column; this log has"),
         (lambda: context_column(LOG, "colour", "availability"), "--availability colour is no context column"),
+        (lambda: HardBudget(L2(), np.array([2.0, 3.0]), 1.0), "Give a larger budget, or in its place a --cost-weight, "
+         "which forbids nothing."),
         (lambda: available(("x", "y"), ["z"]), "--agents names 'z'; the policy knows x, y."),
     ],
 )  # fmt: skip

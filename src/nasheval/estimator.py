@@ -279,7 +279,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
     def leaderboard(self, by: str | None = None, *, confidence: float = 0.95, voters: Speaks | None = None) -> Any:
         """Return a DataFrame: group, agent, lottery, lower, upper, frequency, in_support, rating, votes, tied, ...
 
-        It is of pandas where that is installed, else of polars, else a pyarrow Table; columns as in `Standing`.
+        It is of pandas where that is installed, else of polars, else a pyarrow Table; columns as in `Standing`. The
+        score by the rule of the tool that wrote the log, where it has one, stands in a column of the tool's name.
         Agents without a vote in a group are no candidates there and are left out, as are groups without a vote. Groups
         whose votes tell no agents apart (all of them are `tied`) come last.
 
@@ -290,7 +291,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         """
         groups = self._groups(by, confidence, voters)
         with workers(self.engine if len(groups) > 1 else "local", self.n_jobs) as pool:
-            return as_frame(list(standings(self._stage1.log, groups, self.regularizer, Effort(workers=pool))))
+            rows = list(standings(self._stage1.log, groups, self.regularizer, Effort(workers=pool)))
+            return as_frame(self._stage1.log, rows)
 
     def decision(
         self,
@@ -315,7 +317,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             [] if by is None else self._groups(by, confidence, voters),
         )
         prices = self.costs if costs is None else costs
-        return decide(self._stage1.log, whole, groups, column=by or "", costs=prices, margin=margin)
+        how: dict[str, Any] = {"costs": prices, "margin": margin, "budget": self.budget}
+        return decide(self._stage1.log, whole, groups, column=by or "", **how)
 
     def payoff_interval(
         self, group: Any = None, *, confidence: float = 0.95, voters: Speaks | None = None

@@ -164,7 +164,9 @@ def test_only_the_first_agents_are_listed_but_all_are_counted():
 
 def test_voters_are_those_with_a_record():
     table = battles(("x", "y", "tie"), ("x", "z", "tie"), who=["p", "q"])
-    assert read_votes(table, voter="who", agents=["x", "y"]).coverage().n_voters == 1
+    cover = read_votes(table, voter="who", agents=["x", "y"]).coverage()
+    assert cover.n_voters == 1
+    assert ", 1 voter\n" in str(cover)
 
 
 def test_the_condorcet_winner_beats_every_other():

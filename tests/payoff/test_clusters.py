@@ -11,7 +11,7 @@ import pytest
 from nasheval.errors import InputError
 from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
-from nasheval.payoff.clusters import Moments, chosen_cluster, group_moments
+from nasheval.payoff.clusters import Moments, chosen_cluster, cluster_notes, group_moments
 from nasheval.payoff.grouped import FEW
 from nasheval.payoff.inference import group_payoff
 from nasheval.payoff.pseudo import pseudo_outcomes
@@ -158,6 +158,8 @@ def test_who_is_spoken_for_may_be_said():
     assert population.error[0, 1] > panel.error[0, 1]
     assert "intervals speak for these 8 voters, not for others like them" in " ".join(panel.notes)
     assert "voters='population' (--voters population)" in " ".join(panel.notes)
+    [alone] = cluster_notes(100, "context", 1)
+    assert alone.startswith("intervals speak for this one voter, not for others like it; voters=")
     assert not any("speak for these" in note for note in population.notes)
     assert (panel.moments.panel, population.moments.panel) == (8, 0)
     with pytest.raises(InputError, match="voters is 'people'; accepted are 'panel', 'population', or None to choose"):

@@ -242,8 +242,9 @@ def test_what_is_no_group_is_refused():
         group_payoff(pseudo, cluster="voter")
     with pytest.raises(InputError, match="cluster is 'judge'"):
         group_payoff(pseudo, cluster="judge")
-    with pytest.raises(InputError, match=r"confidence is 95"):
-        group_payoff(pseudo, confidence=95)
+    for level in (95, "x", None, True):
+        with pytest.raises(InputError, match=rf"confidence is {level!r}; accepted is a number between 0 and 1"):
+            group_payoff(pseudo, confidence=level)
 
 
 def test_results_print():

@@ -101,6 +101,36 @@ def test_not_being_told_apart_is_not_being_as_good():
     assert decided(payoff, costs={"a": 10, "b": 1}, margin=0.2).agent == "b"
 
 
+@pytest.mark.parametrize(
+    ("budget", "agent", "out"), [(None, "a", ()), (5, "a", ()), (2, "b", ("a",)), (0.5, "c", ("a", "b"))]
+)
+def test_what_a_hard_budget_forbids_is_not_shipped(budget, agent, out):
+    payoff = made(ladder(0.6, 0.3, 0.0), 0.001)
+    decision = decided(payoff, costs={"a": 5.0, "b": 2.0, "c": 0.5}, budget=budget)
+    assert (decision.agent, decision.too_dear) == (agent, out)
+    assert ("beyond the budget" in str(decision)) == bool(out)
+    assert "a" not in decision.lottery or not out
+    assert ("no other agent costs at most the budget of 0.5" in str(decision)) == (budget == 0.5)
+    assert decided(payoff, costs={"a": 5.0, "b": 2.0, "c": 0.5}, budget=ne.SoftBudget(0.5, 0, 1, 1)).agent == "a"
+
+
+def test_groups_prefer_no_agent_beyond_the_budget():
+    payoff, poems = made(ladder(0.3, 0.6, 0.0), 0.001), made(ladder(0.9, 0.1, 0.5), 0.001, name="poems")
+    prices = {"a": 5.0, "b": 1.0, "c": 1.0}
+    [before] = decided(payoff, poems, column="kind", costs={"a": 1.0, "b": 1.0, "c": 1.0}).elsewhere
+    [after] = decided(payoff, poems, column="kind", costs=prices, budget=2).elsewhere
+    assert (before.lead.agent, after.lead.agent) == ("a", "c")
+
+
+def test_a_budget_that_no_single_agent_keeps_everywhere_ships_nobody():
+    payoff = made(ladder(0.6, 0.0), 0.001, contexts=2)
+    log = log_of(payoff)
+    log.contexts = pa.table({"a": [1.0, 9.0], "b": [9.0, 1.0]})
+    decision = decide(log, payoff, costs={"a": "a", "b": "b"}, budget=2)
+    assert decision.agent is None
+    assert str(decision) == "No single agent costs at most the budget of 2 on these 2,310 votes, at every context."
+
+
 def test_costs_by_context_are_averaged_over_the_group():
     payoff = made(ladder(0.5, 0.5), 0.01)
     log = log_of(payoff)

@@ -50,6 +50,9 @@ def check(
         raise typer.Exit(1)
 
 
+_NO_WINNER = "no agent beats every other (a cycle, ties, or pairs that were never compared)"
+
+
 def _print_check(log: Feedback, *, rows: int, bad: bool) -> None:
     out = console()
     if log.report is not None:
@@ -60,7 +63,7 @@ def _print_check(log: Feedback, *, rows: int, bad: bool) -> None:
     out.print(log.coverage())
     winner = log.coverage().condorcet_winner
     best = f"[bold]{escaped(winner)}[/] beats every other agent" if winner else ""
-    out.print(f"\nPooled over all contexts: {best or 'no agent beats every other (a cycle, or ties)'}.")
+    out.print(f"\nPooled over all contexts: {best or _NO_WINNER}.")
     if bad and log.report is not None:
         count = sum(problem.total for problem in log.report.problems)
         what = "bad value" if count == 1 else "bad values"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
 from itertools import groupby
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from nasheval.estimator import NashEval
+    from nasheval.scoring.tool_rules import Rule
 
 Row = Mapping[str, Any]
 _MOST_WINNERS = 6  # of a group that are named
@@ -45,10 +45,11 @@ def leaderboard(
 
     The lottery is the equilibrium of the group's mean payoffs; range and "wins in" are over bootstrap draws; winners
     are bold. "tied" are agents that the votes do not tell apart from the leader. Beside it stands the familiar
-    Bradley-Terry rating. Agents without a vote in a group are no candidates there and are left out. "bridged" counts
-    opponents that an agent was never compared with: its payoffs against them are bridged through other agents. Groups
-    whose votes tell no agents apart are named at the end. What to know of the intervals stands below the table; with
-    --format csv or json it goes to standard error.
+    Bradley-Terry rating, and for files of arena-hard, AlpacaEval, MT-bench and FastChat the score by that tool's own
+    rule, in a column of its name. Agents without a vote in a group are no candidates there and are left out.
+    "bridged" counts opponents that an agent was never compared with: its payoffs against them are bridged through
+    other agents. Groups whose votes tell no agents apart are named at the end. What to know of the intervals stands
+    below the table; with --format csv or json it goes to standard error.
 
     Examples:
 
@@ -85,10 +86,12 @@ def board_of(
 ) -> tuple[list[dict[str, Any]], dict[str, tuple[str, ...]]]:
     """Return the rows of `NashEval.leaderboard`, and what to know of each group; that of all contexts is called ""."""
     from nasheval.payoff.inference import payoffs_by
-    from nasheval.scoring.leaderboard import standings
+    from nasheval.scoring.leaderboard import columns_of, standings
 
+    log = model.stage1_.log
     groups = payoffs_by(model.stage1_.pseudo, by, voters=voters, seed=model.random_state)
-    rows = [asdict(row) for row in standings(model.stage1_.log, groups, model.regularizer)]
+    columns = columns_of(log, list(standings(log, groups, model.regularizer)))
+    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return rows, {group.name if by else "": group.notes for group in groups}
 
 
@@ -127,8 +130,9 @@ def standings_table(rows: Sequence[Row], *, by: str | None, top: int = 0) -> Tab
     if by:
         table.add_column(f"{by} (contexts)", overflow="fold")
     table.add_column("agent", overflow="fold")
-    bridged = any(row["bridged"] for row in rows)
-    for name in ("lottery", "range", "wins in", "tied", "rating", "votes", *(["bridged"] if bridged else [])):
+    bridged, tool = any(row["bridged"] for row in rows), _tool_rule(rows)
+    beside = [tool.header] if tool else []
+    for name in ("lottery", "range", "wins in", "tied", "rating", *beside, "votes", *(["bridged"] if bridged else [])):
         table.add_column(name, justify="right", no_wrap=True)
     for group, members in _groups(rows):
         if by and _silent(members):
@@ -137,7 +141,7 @@ def standings_table(rows: Sequence[Row], *, by: str | None, top: int = 0) -> Tab
             named = [Text(f"{group} ({row['contexts']:,})" if not place else "")] if by else []
             style = "bold" if row["in_support"] else ""
             unmet = [f"{row['bridged']:,}"] if bridged else []
-            table.add_row(*named, Text(row["agent"]), *_cells(row), *unmet, style=style)
+            table.add_row(*named, Text(row["agent"]), *_cells(row, tool), *unmet, style=style)
         if top and len(members) > top:
             table.add_row(*([""] if by else []), f"and {len(members) - top} more", style="dim")
         table.add_section()
@@ -181,9 +185,17 @@ def _groups(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
         yield group, list(members)
 
 
-def _cells(row: Row) -> list[str]:
+def _tool_rule(rows: Sequence[Row]) -> Rule | None:
+    """Return the rule of the tool whose score stands in a leaderboard, if one does."""
+    from nasheval.scoring.tool_rules import RULES
+
+    return next((rule for rule in RULES.values() for row in rows[:1] if rule.header in row), None)
+
+
+def _cells(row: Row, tool: Rule | None) -> list[str]:
     known = row["rating"] is not None and row["rating"] == row["rating"]
     rating = f"{row['rating']:.0f} ± {row['rating_error']:.0f}" if known else "?"
     stable = f"{row['lower']:.2f} to {row['upper']:.2f}"
     share, tied = f"{row['lottery']:.3f}", "yes" if row["tied"] else ""
-    return [share, stable, f"{row['frequency']:.0%}", tied, rating, f"{row['votes']:,.0f}"]
+    beside = [f"{row[tool.header]:.{tool.digits}f}".replace("nan", "?")] if tool else []
+    return [share, stable, f"{row['frequency']:.0%}", tied, rating, *beside, f"{row['votes']:,.0f}"]

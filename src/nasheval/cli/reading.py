@@ -70,6 +70,7 @@ class Reading:
         str, _option("Votes: keep only these agents. Rankings, scores: their columns; 'scores.*' for all that fit.")
     ] = ""
     score: Annotated[str, _option("Scores: of files with several scores per answer, the one to take.")] = ""
+    baseline: Annotated[str, _option("arena-hard: name of an opponent that the files do not name.")] = ""
     min_votes: Annotated[int, _option("Leave out agents with fewer records than this.", min=0)] = 0
     pairs_per_context: Annotated[int, _option("Scores: pairs drawn per prompt; 0 takes all.", min=0)] = 0
     voter: Annotated[str, _option("Column of who voted.")] = ""
@@ -146,7 +147,7 @@ class Reading:
         options = {name: values[name] for name in taken if values[name] not in ("", [], None, False)}
         if self.text == "none":
             options["text"] = None
-        return replace(log, source=chosen_rows(log.source, self.where)), options
+        return replace(log, source=chosen_rows(log.source, self.where), baseline=self.baseline), options
 
 
 _COMMON = ("context", "categorical", "context_id", "join")

@@ -75,6 +75,7 @@ def write(model: NashEval, out: Path, **options: Any) -> None:
         regularizer=model.regularizer,
         policy=model.policy_,
         costs=model.costs,
+        budget=model.budget,
         settings=settings,
         seed=model.random_state,
         **options,

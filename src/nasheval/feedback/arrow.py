@@ -14,6 +14,7 @@ from nasheval.arrays import Array, Ints, int_dtype
 from nasheval.contexts.table import as_table, is_list
 from nasheval.errors import InputError, one_line
 from nasheval.feedback.arrow_columns import refuse_not_finite
+from nasheval.feedback.coverage import Origin
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.records import Records
@@ -45,6 +46,8 @@ def to_arrow(log: Feedback) -> pa.Table:
     nested = _list(log.context_offsets, pa.StructArray.from_arrays(list(columns.values()), list(columns)))
     design = None if log.given_design is None else log.given_design.name
     about = {"format": 1 if records.grade is None else FORMAT, "agents": log.agents, "text": log.text, "design": design}
+    if log.origin is not None:
+        about["origin"] = {"tool": log.origin.tool, "means": dict(log.origin.means)}
     fields = {name: log.contexts[name] for name in log.contexts.column_names}
     return pa.table({**fields, COLUMN: nested}).replace_schema_metadata({_KEY: json.dumps(about)})
 
@@ -75,6 +78,7 @@ def from_arrow(table: pa.Table) -> Feedback:
             context_of=np.repeat(np.arange(len(sizes)), sizes),
             n_contexts=len(sizes),
             voters=voters,
+            origin=_origin(about.get("origin")),
             **{name: about[name] for name in ("agents", "text", "design")},
         )
     except (TypeError, ValueError, pa.ArrowException) as error:
@@ -99,6 +103,15 @@ def _about(table: pa.Table) -> dict[str, Any]:
     if version > FORMAT:
         raise ValueError(f"the log has format {version}, newer than {FORMAT}; upgrade nasheval to read it")
     return about
+
+
+def _origin(about: Any) -> Origin | None:
+    if about is None:
+        return None
+    tool, means = about["tool"], about["means"]
+    if not isinstance(tool, str) or not all(isinstance(value, int | float) for value in means.values()):
+        raise ValueError("the tool that wrote the log is damaged")
+    return Origin(tool, means)
 
 
 _Kind = Callable[[pa.DataType], bool]

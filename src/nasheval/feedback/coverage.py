@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,6 +57,19 @@ class ReadReport:
         """Return plain values, ready for JSON."""
         labels = {label: {"meaning": meaning, "rows": rows} for label, (meaning, rows) in self.labels.items()}
         return {**vars(self), "labels": labels, "problems": [str(problem) for problem in self.problems]}
+
+
+@dataclass(frozen=True)
+class Origin:
+    """The tool that wrote a log, where its verdicts count as that tool wrote them: its own rule then gives a score.
+
+    Args:
+        tool: name of the format, as `nasheval formats` lists it.
+        means: mean score of each agent over the whole file, where it holds scores.
+    """
+
+    tool: str
+    means: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -250,7 +264,7 @@ def _could_not_meet(records: Records, agents: tuple[str, ...], votes: Ints) -> t
 
 
 def _summary(cover: Coverage) -> str:
-    voters = f", {cover.n_voters:,} voters" if cover.n_voters is not None else ""
+    voters = "" if cover.n_voters is None else f", {cover.n_voters:,} voter{'' if cover.n_voters == 1 else 's'}"
     votes = cover.counts.votes[np.triu_indices(len(cover.agents), 1)]
     spread = np.quantile(votes, [0, 0.5, 1]) if len(votes) else [0]
     lines = [

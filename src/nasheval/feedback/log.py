@@ -15,7 +15,7 @@ from nasheval.contexts.table import as_table
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.arrow_columns import column_list, joined_contexts, joined_voters, refuse_not_finite
 from nasheval.feedback.assemble import Written, assemble
-from nasheval.feedback.coverage import Coverage, ReadReport, measure
+from nasheval.feedback.coverage import Coverage, Origin, ReadReport, measure
 from nasheval.feedback.design import DESIGNS, Design, DesignName, detect
 from nasheval.feedback.menus import MenuCatalogue, catalogue
 from nasheval.feedback.records import Records
@@ -41,6 +41,7 @@ class Feedback:
         text: the context column that holds the prompt, or None.
         given_design: the design where it is known from elsewhere, or None to detect it.
         report: what a reader saw and left out, or None.
+        origin: the tool that wrote it, or None.
         ballots: the log of whole ballots that this one was cut from (`nasheval.feedback.ballots`), or None.
     """
 
@@ -52,6 +53,7 @@ class Feedback:
     text: str | None = None
     given_design: Design | None = None
     report: ReadReport | None = field(default=None, compare=False)
+    origin: Origin | None = field(default=None, compare=False)
     ballots: Feedback | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
@@ -155,7 +157,7 @@ class Feedback:
         Args:
             context_of: (n_records,) the context of each record; None: record r belongs to context r.
             n_contexts: needed only where `contexts` has no columns and some contexts have no record.
-            options: voters, text, design, report.
+            options: voters, text, design, report, origin.
         """
         design = options.pop("design", None)
         if design not in (None, *DESIGNS):
@@ -353,6 +355,7 @@ class Feedback:
             voters=voters,
             text=texts.pop() if len(texts) == 1 else None,
             given_design=designs.pop() if len(designs) == 1 else None,
+            origin=logs[0].origin if all(log.origin == logs[0].origin for log in logs) else None,
         )
 
 

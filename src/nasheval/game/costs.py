@@ -12,7 +12,7 @@ from typing import Self, TypeAlias
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, as_number
-from nasheval.errors import InputError
+from nasheval.errors import Argument, InputError
 from nasheval.game.regularizers import Regularizer, columns_of
 
 # Lotteries (m, K) of the problems rows (m,) when agents pay prices (m, K): answer(prices, rows).
@@ -22,6 +22,12 @@ Within: TypeAlias = Callable[[Floats, Ints], tuple[Floats, Floats]]
 _LIMIT = 200
 RAISES = 30  # times that a price may be multiplied by 4 to find one that is high enough
 _ALIKE = 1e-15  # relative width at which the two ends are the same price
+_SOFT = "a SoftBudget, which may be exceeded at a price"
+_ADVICE = (
+    "Give a larger budget, or ",
+    Argument(_SOFT, flag="in its place a --cost-weight, which forbids nothing"),
+    ".",
+)
 _NEAR = 1e-14  # spend this near to its target, on the scale of the costs, meets it
 
 
@@ -140,7 +146,8 @@ class HardBudget(_Spending):
         if not (self.limit >= cheapest).all():
             raise InputError(
                 f"No lottery costs as little as the budget {self.limit!r}: the cheapest agent costs "
-                f"{np.max(cheapest):.9g}. Give a larger budget, or a SoftBudget, which may be exceeded at a price."
+                f"{np.max(cheapest):.9g}. ",
+                *_ADVICE,
             )
 
     def value(self, pi: Floats) -> Floats:
@@ -165,7 +172,8 @@ def check_affordable(omega: Regularizer, up: Bools) -> None:
             for g in np.flatnonzero(cheapest > omega.limit):
                 raise InputError(
                     f"No agent available in game {g} fits the budget {omega.limit!r}: the cheapest of them costs "
-                    f"{cheapest[g]:.9g}. Give a larger budget, or a SoftBudget, which may be exceeded at a price."
+                    f"{cheapest[g]:.9g}. ",
+                    *_ADVICE,
                 )
         omega = omega.base
 

@@ -192,7 +192,8 @@ def cluster_notes(n_clusters: int, cluster: Cluster, panel: int) -> Iterator[Not
         yield Note("few contexts: they are taken as fixed, with voters as clusters", "fixed-contexts")
     if panel:
         yield Note(
-            f"intervals speak for these {panel} voters, not for others like them; voters='population' "
+            f"intervals speak for {'this one voter' if panel == 1 else f'these {panel} voters'}, not for others like "
+            f"{'it' if panel == 1 else 'them'}; voters='population' "
             "(--voters population) widens them to that",
             "panel",
         )

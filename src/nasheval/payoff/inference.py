@@ -73,6 +73,7 @@ class GroupPayoff:
         draws: bootstrap draws of the equilibrium; fewer with more than 180 agents: of the usual 1,000 with 300 agents
             372, or about 100 where nearly all play because little is known.
         seed: of the draws.
+        allowed_agents: (K,) the agents that may be candidates; None: all.
     """
 
     name: str
@@ -82,6 +83,7 @@ class GroupPayoff:
     confidence: float = 0.95
     draws: int = 1000
     seed: int = 0
+    allowed_agents: Bools | None = None
 
     @cached_property
     def estimate(self) -> Floats:
@@ -100,8 +102,9 @@ class GroupPayoff:
 
     @cached_property
     def present(self) -> Bools:
-        """(K,) the agents with a vote in the group; the others are no candidates there."""
-        return np.asarray(pair_matrix(self.moments.votes, len(self.agents)).sum(axis=1) > 0)
+        """(K,) the agents with a vote in the group that are allowed; the others are no candidates there."""
+        voted = np.asarray(pair_matrix(self.moments.votes, len(self.agents)).sum(axis=1) > 0)
+        return voted if self.allowed_agents is None else voted & self.allowed_agents
 
     @cached_property
     def allowed(self) -> tuple[Floats, Floats]:

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.stats import norm, t
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Bools, Floats, Ints, as_number
 from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
 from nasheval.payoff.clusters import Moments
@@ -213,6 +213,6 @@ def normal_scale(ratio: Floats, freedom: Floats) -> Floats:
 
 def checked_level(confidence: float) -> float:
     """Return a confidence, checked."""
-    if not 0 < confidence < 1:
+    if not 0 < as_number(confidence) < 1:
         raise InputError(f"confidence is {confidence!r}; accepted is a number between 0 and 1, such as 0.95.")
     return confidence

@@ -8,7 +8,7 @@ was not compared in the group may be anything: bridges settle nothing here.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from math import ceil, floor, isfinite
 from typing import Any
 
@@ -19,6 +19,7 @@ from nasheval.arrays import Bools, Floats, Ints
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.links import SEEN
 from nasheval.feedback.log import Feedback
+from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2
 from nasheval.game.solver import lotteries
 from nasheval.notes import few
@@ -143,6 +144,8 @@ class Decision:
         saved: share of the leader's cost that the agent saves; None without costs, or where the leader is shipped.
         cheaper: how many agents cost less than the agent to ship; None without costs.
         doubt: on the leader; None where it is shown to be at most `margin` worse than any other.
+        too_dear: agents with a vote that a hard budget forbids.
+        budget: that budget; None without one.
         column: the context column of `elsewhere`.
         elsewhere: the groups in which another agent is certainly better, those with most contexts first.
     """
@@ -158,6 +161,8 @@ class Decision:
     saved: float | None
     cheaper: int | None
     doubt: Doubt | None
+    too_dear: tuple[str, ...]
+    budget: float | None
     column: str
     elsewhere: tuple[Preference, ...]
 
@@ -185,6 +190,7 @@ def decide(
     column: str = "",
     costs: AnyCosts | None = None,
     margin: float = MARGIN,
+    budget: float | SoftBudget | None = None,
 ) -> Decision:
     """Decide which agent to ship; command line, report and estimator all ask here.
 
@@ -198,20 +204,25 @@ def decide(
         column: its name.
         costs: {agent: cost}, or {agent: context column that holds it}.
         margin: in units of payoffs: 0.05 is five more losses than wins in a hundred.
+        budget: as in `NashEval`: agents that cost more than a hard one, at some context, are no candidates.
     """
     if not 0 <= margin < 1:
         raise InputError(Argument("margin", margin), "; accepted is a number from 0 to below 1, such as 0.05.")
+    limit = None if costs is None or isinstance(budget, SoftBudget) else budget
+    affordable, *groups = (_affordable(log, one, costs, limit) for one in (payoff, *groups))
+    too_dear, payable = payoff.present & ~affordable.present, bool(affordable.present.any())
+    payoff = affordable if payable else payoff
     ends, lottery = limits_together([payoff])[0], best_lottery(payoff)
     leader = int(lottery.round(6).argmax())
     prices = None if costs is None else _mean_costs(log, payoff, costs)
-    doubt = _doubt(payoff, ends, leader, margin)
+    doubt = _doubt(payoff, ends, leader, margin) if payable else None
     beaten = doubt is not None and doubt.beaten is not None  # to be near to an agent that is beaten says little
     near = ends[0][:, leader], payoff.present
     choice = leader if prices is None or beaten else _cheapest(*near, prices, leader, margin)
-    others = np.flatnonzero(payoff.present & (np.arange(len(lottery)) != leader))
-    nearest = leader if choice != leader else int(others[ends[0][leader, others].argmin()])
+    others = np.where(payoff.present & (np.arange(len(lottery)) != leader), ends[0][leader], np.inf)
+    nearest = leader if choice != leader or payoff.present.sum() == 1 else int(others.argmin())
     return Decision(
-        agent=payoff.agents[choice] if choice != leader or doubt is None else None,
+        agent=payoff.agents[choice] if payable and (choice != leader or doubt is None) else None,
         leader=payoff.agents[leader],
         lead=_lead(payoff, ends, choice, nearest),
         tied=_names(payoff, np.flatnonzero(tie_groups([payoff])[0])),
@@ -222,9 +233,19 @@ def decide(
         saved=None if prices is None or choice == leader else _saved(prices[choice], prices[leader]),
         cheaper=None if prices is None else int((payoff.present & (prices < prices[choice])).sum()),
         doubt=doubt,
+        too_dear=_names(payoff, np.flatnonzero(too_dear)),
+        budget=limit,
         column=column,
-        elsewhere=_elsewhere(groups, choice, prices),
+        elsewhere=_elsewhere([group for group in groups if group.present.any()], choice, prices),
     )
+
+
+def _affordable(log: Feedback, payoff: GroupPayoff, costs: AnyCosts | None, limit: float | None) -> GroupPayoff:
+    """Return a group's payoffs among the agents that cost at most the limit at each of its contexts."""
+    if costs is None or limit is None:
+        return payoff
+    each = costs_of(log, costs)
+    return replace(payoff, allowed_agents=(each if each.ndim == 1 else each[payoff.inside].max(axis=0)) <= limit)
 
 
 def _mean_costs(log: Feedback, payoff: GroupPayoff, costs: AnyCosts) -> Floats:
@@ -264,7 +285,9 @@ def _doubt(payoff: GroupPayoff, ends: tuple[Floats, Floats], leader: int, margin
     better = rivals[seen & told]
     beaten = better[upper[better] < 0]
     most = None if not len(beaten) else _lead(payoff, ends, int(beaten[upper[beaten].argmin()]), leader)
-    cycle = next((one.agents for one in payoff.cycles() if payoff.agents[leader] in one.agents), ()) if most else ()
+    able = {*_names(payoff, np.flatnonzero(payoff.present))}
+    circles = (one.agents for one in payoff.cycles() if payoff.agents[leader] in one.agents and able >= {*one.agents})
+    cycle = next(circles, ()) if most else ()
     return Doubt(
         beaten=most,
         cycle=cycle,
@@ -314,7 +337,12 @@ def _elsewhere(groups: Sequence[GroupPayoff], choice: int, prices: Floats | None
 
 def _sentences(decision: Decision) -> Iterator[str]:
     on, doubt = f"on these {decision.votes:,} votes", decision.doubt
-    if decision.agent is None and doubt is not None:
+    if decision.agent is None and doubt is None:
+        yield f"No single agent costs at most the budget of {decision.budget:g} {on}, at every context."
+        return
+    if decision.agents == 1:
+        yield f"Ship {decision.agent}: no other agent costs at most the budget of {decision.budget:g}."
+    elif decision.agent is None and doubt is not None:
         opening = (
             f"Undecided {on}: {_leads(decision)}, but" if doubt.beaten is None else f"No agent is shown best {on}:"
         )
@@ -328,6 +356,8 @@ def _sentences(decision: Decision) -> Iterator[str]:
         yield f"Ship {decision.agent}: {_over_all(decision, decision.lead, on)}{_priced(decision)}."
     if decision.elsewhere:
         yield _exceptions(decision)
+    if decision.too_dear:
+        yield f"Left out, beyond the budget of {decision.budget:g}: {few(decision.too_dear, _MOST_NAMED)}."
 
 
 def _leads(decision: Decision) -> str:

@@ -18,6 +18,7 @@ from nasheval.nuisance.learners import Effort, run_all
 from nasheval.payoff.inference import GroupPayoff
 from nasheval.policy.pooled import ratings
 from nasheval.scoring.decision import tells_nothing, tie_groups
+from nasheval.scoring.tool_rules import rule_of, tool_scores
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class Standing:
         bridged: opponents of the group that it never met in the log, so that its payoff against them is bridged.
         tied: whether it is in the tie group: the votes do not tell it apart from the leader (`tie_groups`).
         contexts: of the group, with a vote or more.
+        tool_score: by the rule of the tool that wrote the log (`tool_rules`), NaN where it has none.
     """
 
     group: str
@@ -52,6 +54,7 @@ class Standing:
     bridged: int
     tied: bool
     contexts: int
+    tool_score: float = np.nan
 
 
 def standings(
@@ -76,15 +79,24 @@ def in_group(log: Feedback, payoff: GroupPayoff, tied: Bools, regularizer: Regul
     order = np.lexsort((-rating, -stability.frequency.round(2), -stability.lottery.round(3)))
     unseen = ((payoff.status == BRIDGED) & payoff.present).sum(axis=1)
     contexts = np.full(len(tied), payoff.moments.n_contexts)
+    beside = tool_scores(log, payoff.inside, board)
     for a in order[payoff.present[order]]:
         chances = (stability.lottery, stability.lower, stability.upper, stability.frequency, stability.winners)
-        numbers = (each[a].item() for each in (*chances, rating, board.error, board.votes, unseen, tied, contexts))
+        others = (rating, board.error, board.votes, unseen, tied, contexts, beside)
+        numbers = (each[a].item() for each in (*chances, *others))
         yield Standing(payoff.name, log.agents[a], *numbers)
 
 
-def as_frame(rows: Sequence[Standing]) -> Any:
-    """Return a pandas DataFrame; without pandas one of polars; without either a pyarrow Table."""
+def columns_of(log: Feedback, rows: Sequence[Standing]) -> dict[str, list[Any]]:
+    """Return the columns of a leaderboard; the score of the tool that wrote the log, if any, under the tool's name."""
     columns = {field.name: [getattr(row, field.name) for row in rows] for field in fields(Standing)}
+    rule, scores = rule_of(log), columns.pop("tool_score")
+    return columns if rule is None else {**columns, rule.header: scores}
+
+
+def as_frame(log: Feedback, rows: Sequence[Standing]) -> Any:
+    """Return a pandas DataFrame; without pandas one of polars; without either a pyarrow Table."""
+    columns = columns_of(log, rows)
     for library in ("pandas", "polars"):
         if find_spec(library) is not None:
             return import_module(library).DataFrame(columns)

@@ -69,6 +69,25 @@ def test_a_row_is_named_by_its_place_in_its_file(here):
         ne.read("logs")
 
 
+def test_an_opponent_that_no_field_names_can_be_named(here):
+    rows = [{name: value for name, value in row.items() if name != "baseline"} for row in files.HARD]
+    (here / "j.jsonl").write_text(lines(rows))
+    log = ne.read("j.jsonl")
+    assert set(log.agents) == {"x", "y", "baseline"}
+    assert "give its name with baseline= or --baseline" in log.report.roles["baseline"]
+    named = ne.read("j.jsonl", baseline="gpt-4-0314")
+    assert set(named.agents) == {"x", "y", "gpt-4-0314"}
+    assert "baseline" not in named.report.roles
+    said = run("check", "j.jsonl", "--baseline", "gpt-4-0314").output
+    assert "gpt-4-0314" in said
+    assert "give its name" not in said
+    with pytest.raises(InputError, match="same name"):
+        ne.read("j.jsonl", baseline="x")
+    (here / "named.jsonl").write_text(lines(files.HARD))
+    with pytest.raises(InputError, match="no opponent is without a name here"):
+        ne.read("named.jsonl", baseline="gpt-4-0314")
+
+
 def test_both_orders_share_one_unit_of_weight(here):
     log = ne.read(write(here, {"log.jsonl": lines(files.HARD[:1])}))
     assert log.records.weights.tolist() == [0.5, 0.5]
@@ -263,6 +282,20 @@ def test_tables_in_memory_are_told_too():
     log = ne.read(pd.DataFrame(files.TTS))
     assert log.report.kind == "TTS-Arena votes"
     assert log.coverage().position_bias is None
+
+
+def test_frames_may_hold_nested_values_of_several_types_that_nobody_uses():
+    log = ne.read(pd.DataFrame(files.ALPACA))
+    assert log.report.kind == "AlpacaEval annotations"
+    assert log.n_records == 3
+
+
+@pytest.mark.parametrize("first", [[None, None], [None, {"score": "A>B"}]])
+def test_lists_may_begin_with_nulls(first, here):
+    rows = [files.HARD[0] | {"uid": "q0", "games": first}, *files.HARD]
+    (here / "j.jsonl").write_text(lines(rows))
+    extra = [] if first[1] is None else ["x > o"]
+    assert said(ne.read("j.jsonl")) == sorted(["o = y", "o > x", "x > o", "o > y", *extra])
 
 
 def test_arguments_win_over_the_format(here):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -11,18 +12,20 @@ from typing import Any
 
 import pyarrow as pa
 
-from nasheval.errors import InputError, ReadError
+import nasheval.compute as pc
+from nasheval.errors import Argument, InputError, ReadError
+from nasheval.feedback.coverage import Origin
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.annotation import ANNOTATION
 from nasheval.feedback.readers.arenas import ARENAS
-from nasheval.feedback.readers.formats import Format, converted, from_records, settled
-from nasheval.feedback.readers.judges import JUDGES, QUESTIONS
+from nasheval.feedback.readers.formats import Format, converted, from_records, from_table, settled
+from nasheval.feedback.readers.judges import ARENA_HARD, JUDGES, NO_BASELINE, QUESTIONS
 from nasheval.feedback.readers.preflib import SUFFIXES
 from nasheval.feedback.readers.rankings import read_rankings
 from nasheval.feedback.readers.score_files import SCORE_FILES
 from nasheval.feedback.readers.scores import read_scores
 from nasheval.feedback.readers.sources import Source, list_files, open_file, open_source, suffix_of, together
-from nasheval.feedback.readers.text_files import first_records, read_records
+from nasheval.feedback.readers.text_files import first_records, read_lines, read_records
 from nasheval.feedback.readers.votes import read_votes
 
 FORMATS: tuple[Format, ...] = (*JUDGES, *ARENAS, *ANNOTATION, *SCORE_FILES)
@@ -33,19 +36,28 @@ READERS: dict[str, Callable[..., Feedback]] = {
 }
 _JSON = (".json", ".jsonl", ".ndjson")
 _QUESTIONS = ("question.jsonl", "questions.jsonl")
+_FIRST = 20  # rows of a table that tell who wrote it
 _ABOVE = 3  # folders above a file in which its questions may lie
 _COLUMN_ROLES = ("text", "context_id", "voter", "time", "weight", "propensity", "grade")
+_UNNAMED = "no field names this opponent; give its name with baseline= or --baseline"
+_COUNTED = ("labels", "grade", "weight")  # arguments that say how verdicts count
 # Arguments that say how a table is read: with one of them it is read as it is.
 _OWN = ("model_a", "model_b", "winner", "rank_a", "rank_b", "ballot", "agent", "rank", "order", "pairs_per_context")
 
 
 @dataclass(frozen=True)
 class Log:
-    """A log that was opened: its source, the reader that takes it, and the arguments that its format sets."""
+    """A log that was opened: its source, the reader that takes it, the arguments that its format sets, and that format.
+
+    Args:
+        baseline: name of an opponent that the files do not name.
+    """
 
     source: Any
     kind: str
     options: Mapping[str, Any]
+    format: Format | None = None
+    baseline: str = ""
 
     def read(self, **options: Any) -> Feedback:
         """Read it; arguments win over those of the format, and labels add to them."""
@@ -57,10 +69,38 @@ class Log:
             used = {merged.get("text"), *([context] if isinstance(context, str) else context)}
             if used <= {None, *self.source.names}:
                 del merged["join"]
-        return READERS[self.kind](self.source, **merged)
+        log = replace(READERS[self.kind](self.source, **merged), origin=self._origin(options))
+        return self._with_baseline(log)
+
+    def _with_baseline(self, log: Feedback) -> Feedback:
+        """Return the log with a name for the opponent that no field of it names, or with a note that it has none."""
+        unnamed = self.format is ARENA_HARD and NO_BASELINE in log.agents
+        if self.baseline and not unnamed:
+            raise InputError(
+                *(Argument("baseline", self.baseline), ": no opponent is without a name here; "),
+                "it is for arena-hard judgments without the field 'baseline'. Leave it out.",
+            )
+        if self.baseline:
+            named = (self.baseline if name == NO_BASELINE else name for name in log.agents)
+            return replace(log, agents=tuple(named))
+        if unnamed and log.report is not None:
+            roles = {**log.report.roles, NO_BASELINE: _UNNAMED}
+            return replace(log, report=replace(log.report, roles=roles))
+        return log
+
+    def _origin(self, options: Mapping[str, Any]) -> Origin | None:
+        """Return the tool that wrote the log, unless its verdicts are to count in another way than it wrote them."""
+        otherwise = any(options.get(name) for name in _COUNTED) or options.get("grades", "keep") != "keep"
+        if self.format is None or otherwise:
+            return None
+        means = {}
+        if self.kind == "scores" and "scores" in self.source.names:
+            scores = self.source.read(["scores"])[0]["scores"].combine_chunks()
+            means = {name: pc.mean(scores.field(name)).as_py() for name in scores.type.names}
+        return Origin(self.format.name, means)
 
 
-def read(source: Any, *, kind: str = "auto", score: str = "", **options: Any) -> Feedback:
+def read(source: Any, *, kind: str = "auto", score: str = "", baseline: str = "", **options: Any) -> Feedback:
     """Read a log of any make: votes, rankings or scores, as one of the tools that `nasheval formats` lists wrote it.
 
     A folder, with those inside it, or a glob is one log. A file of none of these tools is read as a table: of rankings
@@ -70,9 +110,10 @@ def read(source: Any, *, kind: str = "auto", score: str = "", **options: Any) ->
         source: a path or a table, as in `read_votes`.
         kind: "votes", "rankings" or "scores" sets the reader; "auto" tells.
         score: of files with several scores per answer, the one to take; else the first.
+        baseline: of arena-hard judgments that do not name the opponent, its name; else "baseline".
         options: arguments of `read_votes`, `read_rankings` or `read_scores`, in place of what the format sets.
     """
-    return open_log(source, kind=kind, score=score, options=options).read(**options)
+    return replace(open_log(source, kind=kind, score=score, options=options), baseline=baseline).read(**options)
 
 
 def open_log(source: Any, *, kind: str = "auto", score: str = "", options: Mapping[str, Any]) -> Log:
@@ -108,7 +149,7 @@ def _log(source: Source, format: Format, questions: Source | None) -> Log:
         new = [name for name in prompts.options["context"] if name in questions.names and name not in source.names]
         options |= {"join": (questions, key, "question"), "text": prompts.options["text"]}
         options["context"] = [*options["context"], *new[:1]]
-    return Log(source, format.kind, options)
+    return Log(source, format.kind, options, format)
 
 
 # -- telling formats --------------------------------------------------------------------------------------------------
@@ -123,11 +164,23 @@ Opened = tuple[Source, Format | None, Source | None]  # a log, its format, and t
 
 
 def _open_table(data: Any, score: str) -> Opened:
-    opened = open_source(data)
-    found = recognised(opened.names)
-    if found is None or found.kind == "questions":
+    opened = _opened_table(data)
+    found = recognised(opened.names, _head(opened))
+    if found is None or found.kind == "questions" or found.by_path:
         return opened, None, None
-    return converted(opened, found, score), found, None
+    return _as_made(opened, Path(opened.label), found, score), found, None
+
+
+def _opened_table(data: Any) -> Source:
+    """Open a table; of a pandas frame, columns of nested values without a common type as JSON text."""
+    try:
+        return open_source(data)
+    except ReadError as error:
+        values = list(data[error.column]) if hasattr(data, "assign") and error.column else []
+        if not any(isinstance(one, list | dict) for one in values):
+            raise
+        text = [json.dumps(one, default=str) if isinstance(one, list | dict) else one for one in values]
+        return _opened_table(data.assign(**{str(error.column): text}))
 
 
 def _open_path(path: str, score: str) -> Opened:
@@ -146,9 +199,10 @@ def _open_path(path: str, score: str) -> Opened:
 
 
 def _format_of(file: Path) -> Format | None:
-    if suffix_of(file).removesuffix(".gz") not in _JSON:
+    if not _is_json(file):
         try:
-            return recognised(open_file(file).names)
+            opened = open_file(file)
+            return recognised(opened.names, _head(opened))
         except ReadError:
             return None
     head = first_records(file)
@@ -170,9 +224,46 @@ def _one_format(logs: Mapping[Path, Format], path: str) -> Format:
 
 
 def _open_as(file: Path, format: Format, score: str) -> Source:
-    if format.records:
-        return from_records(read_records(file), file, format, score)
-    return converted(open_file(file), format, score)
+    if not format.records or not _is_json(file):
+        return _as_made(open_file(file), file, format, score)
+    quick = from_table(read_lines(file) if format.quick else None, file, format, score)
+    return quick or from_records(read_records(file), file, format, score)
+
+
+def _as_made(opened: Source, file: Path, format: Format, score: str) -> Source:
+    """Return what a format makes of a table, which may stand for JSON objects."""
+    if not format.records:
+        return converted(opened, format, score)
+    table = opened.read(_roots(opened))[0]
+    return from_table(table, file, format, score) or from_records(_objects(table), file, format, score)
+
+
+def _head(opened: Source) -> list[dict[str, Any]]:
+    """Return the first rows of a table as JSON objects, where it may stand for those of some tool."""
+    if not any(one.records and one.marked(opened.names) for one in FORMATS):
+        return []
+    return next((_objects(table.slice(0, _FIRST)) for _, table in opened.pieces(_roots(opened))), [])
+
+
+def _roots(opened: Source) -> list[str]:
+    """Return the columns of a table without those that stand for nested fields of others."""
+    structs = tuple(f"{field.name}." for field in opened.schema if pa.types.is_struct(field.type))
+    return [name for name in opened.names if not name.startswith(structs)]
+
+
+def _objects(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a table as JSON objects, without the keys that other rows have."""
+    return [_stripped(row) for row in table.to_pylist()]
+
+
+def _stripped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _stripped(one) for key, one in value.items() if one is not None}
+    return [_stripped(one) for one in value] if isinstance(value, list) else value
+
+
+def _is_json(file: Path) -> bool:
+    return suffix_of(file).removesuffix(".gz") in _JSON
 
 
 def _questions(files: Sequence[Path], formats: Mapping[Path, Format | None]) -> Source | None:

@@ -198,6 +198,7 @@ HARNESS = Format(
     WIDE,
     made=LONG,
     records=_harness,
+    by_path=True,
     whole=pivot,
 )
 
@@ -249,6 +250,7 @@ HELM = Format(
     WIDE,
     made=LONG,
     records=_helm,
+    by_path=True,
     whole=pivot,
 )
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from nasheval.contexts.table import is_number
 from nasheval.feedback.groups import Groups, grouping_columns, groups_by
+from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
 from nasheval.notes import once
 from nasheval.payoff.clusters import Speaks
@@ -25,6 +26,7 @@ from nasheval.scoring.report.findings import findings
 from nasheval.scoring.report.frontier import FrontierPoint, Games
 from nasheval.scoring.report.sections import facts_of, held_out_of, trust_of
 from nasheval.scoring.report.views import DRAWN, MOST_GROUPS, SHOWN, GroupView, largest, view_of
+from nasheval.scoring.tool_rules import rule_of
 
 _MOST_COLUMNS = 6  # that are grouped by unasked
 
@@ -41,6 +43,7 @@ class ReportData:
         findings: what stands out, one sentence per finding.
         columns: context columns that contexts are grouped by.
         groups: all contexts first, then the groups of each column.
+        tool: (name, digits) of the tool whose own score stands in the groups; None where there is none.
         frontier: empty where no costs are known.
         settings: (name, value) of what the model was fitted with.
         notes: on what the page leaves out.
@@ -56,6 +59,7 @@ class ReportData:
     findings: tuple[str, ...]
     columns: tuple[str, ...]
     groups: tuple[GroupView, ...]
+    tool: tuple[str, int] | None
     frontier: tuple[FrontierPoint, ...]
     trust: dict[str, Any]
     held_out: dict[str, Any] | None
@@ -79,6 +83,7 @@ def gather(
     created: str | None = None,
     voters: Speaks | None = None,
     margin: float = MARGIN,
+    budget: float | SoftBudget | None = None,
 ) -> ReportData:
     """Gather everything a report shows.
 
@@ -95,7 +100,7 @@ def gather(
         draws: of the bootstrap, per group.
         created: the day to print; None: today.
         voters: whom intervals speak for, as in `group_payoff`.
-        margin: of the decision, as in `decide`.
+        margin, budget: of the decision, as in `decide`.
     """
     confidence = checked_level(confidence)
     games, columns = Games.of(stage1, policy, regularizer), grouping_columns(stage1.log, by, most=_MOST_COLUMNS)
@@ -107,7 +112,7 @@ def gather(
     for column, each in zip(columns, payoffs, strict=True):
         views += _views(stage1, column, each, games, regularizer)
     first, column = (payoffs[0], columns[0]) if columns else ([], "")
-    decision = decide(stage1.log, whole, first, column=column, costs=costs, margin=margin)
+    decision = decide(stage1.log, whole, first, column=column, costs=costs, margin=margin, budget=budget)
     cut = {one.column for one in groups if len(one) > MOST_GROUPS}
     coverage, diagnostics = stage1.log.coverage(), Stage1Diagnostics.of(stage1, by=columns)
     facts, warnings = facts_of(coverage, stage1.pseudo.unseen), once(coverage.warnings(), diagnostics.warnings())
@@ -123,6 +128,7 @@ def gather(
         findings=findings(stage1.agents, views, frontier, evaluation, confidence, facts, cut),
         columns=columns,
         groups=tuple(views),
+        tool=None if (rule := rule_of(stage1.log)) is None else (rule.header, rule.digits),
         frontier=frontier,
         trust=trust_of(diagnostics.nuisances, stage1.nuisances.raw_propensity, warnings),
         held_out=None if evaluation is None else held_out_of(evaluation),

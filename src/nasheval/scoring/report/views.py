@@ -82,6 +82,7 @@ class GroupView:
         winners: agents in the winner set of the group's mean payoffs.
         tied: the agents that the group's votes do not tell apart from its leader, as in `tie_groups`.
         lottery, lower, upper, frequency, rating, rating_error, votes, bridged: (K,) as in `Standing`.
+        tool_score: (K,) by the rule of the tool that wrote the log, None where it gives none.
         won: (K,) share of the group's contexts at which the agent is in the winner set; None where none of them was
             solved.
         payoffs: of the first agents in `order`.
@@ -107,6 +108,7 @@ class GroupView:
     payoffs: Payoffs
     preferences: Preferences
     notes: tuple[str, ...]
+    tool_score: Gaps = ()
 
 
 def rounded(values: Iterable[float], digits: int = 4) -> tuple[Any, ...]:
@@ -150,6 +152,7 @@ def view_of(
         won=rounded(here.mean(axis=0) if len(here) else np.full(log.n_agents, np.nan)),
         rating=rounded((row.rating for row in rows), 1),
         rating_error=rounded((row.rating_error for row in rows), 1),
+        tool_score=rounded(row.tool_score for row in rows),
         votes=rounded((row.votes for row in rows), 1),
         bridged=tuple(row.bridged for row in rows),
         payoffs=_payoffs(payoff, order[:SHOWN]),

@@ -70,6 +70,16 @@ function leaderboard(view) {
           ),
         tip: "Bradley\u2013Terry rating, Elo scale, \u00b1 one standard error",
       },
+      ...(D.tool
+        ? [
+            {
+              label: D.tool[0],
+              value: of("tool_score"),
+              cell: (row) => fixed(view.tool_score[row.agent], D.tool[1]),
+              tip: `Score by the own rule of ${D.tool[0]}, from the same votes`,
+            },
+          ]
+        : []),
       {
         label: "Votes",
         value: of("votes"),
