@@ -34,6 +34,7 @@ BENCHMARKS = {
     "decisions": "which agent to ship, on every log at hand",
     "evaluation": "whether held-out evaluation covers, and picks the better policy",
     "nesting": "whether the held-out score of the correction is honest",
+    "texts": "what text encoders are worth: prompts routed by NashEval and others, tasks seen and unseen",
     "stars": "every model compared with one reference only",
     "ballots": "rankings on hundreds of menus (WMT16)",
     "extremes": "few votes, and many agents",

@@ -47,7 +47,8 @@ from nasheval.scoring.leaderboard import as_frame, standings
 
 Tune = Literal[False] | Search
 _SHARES = {"nuisances": 0.75, "payoffs": 0.2, "policy": 0.05}
-_STAGE1 = ("outcome", "propensity", "second_stage", "strength", "boosting", "aggregator", "unseen", "folds")
+_TEXT = ("text_encoder", "text_dim")
+_STAGE1 = ("outcome", "propensity", "second_stage", "strength", "boosting", "aggregator", "unseen", "folds", *_TEXT)
 _TERMS = ("regularizer", "costs", "cost_weight", "budget")
 _UNCHANGED: Any = object()
 _LARGEST_SEED = 2**31 - 1  # of LightGBM
@@ -79,6 +80,9 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         unseen: pairs that were never compared: "model" (bridged by the outcome model, and marked), "tie" (the paper's)
             or "refuse" (an error).
         availability: a context column of few values: only agents seen at its value are candidates there.
+        text_encoder: None (WordLlama), "auto" (the best of those installed), the name of a sentence-transformers model,
+            a `TextEncoder`, or a function of a list of texts that returns one vector each.
+        text_dim: vectors of texts, and columns of vectors, that are longer are cut to so many dimensions by PCA.
         tune: False, "fast" or "paper": search hyperparameters of LightGBM and of the learned policy.
         random_state: seed of everything.
         n_jobs: threads, or workers of the cluster; None: all cores.
@@ -103,6 +107,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
     folds: int = 5
     unseen: Unseen = "model"
     availability: str | None = None
+    text_encoder: Any = None
+    text_dim: int | None = None
     tune: Tune = False
     random_state: int = 0
     n_jobs: int | None = None
@@ -369,15 +375,19 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         save(self, path, **options)
 
 
-def load(path: Any) -> NashEval:
+def load(path: Any, *, text_encoder: Any = None) -> NashEval:
     """Return the model that `NashEval.save` wrote to a folder; nothing in the folder is run.
 
     Its texts are tags unless they were kept, its voters are numbers, and its propensities are known at the log's
     records only; everything else answers as the model that was saved.
+
+    Args:
+        text_encoder: what embeds new texts, as in `NashEval`: the function or folder that the model was fitted with,
+            which it does not hold, or its model by name, whose weights are then fetched where they are not here.
     """
     from nasheval.store import load as load_folder
 
-    return load_folder(path, NashEval)
+    return load_folder(path, NashEval, text_encoder=text_encoder)
 
 
 def chosen_device(device: Device) -> str:

@@ -273,9 +273,9 @@ FITS = {
         "  Accepted: finite numbers up to 3.4e+38, null where missing.\n  To do: replace it by null or clip it.",
     ),
     "list column": (
-        {"table": pa.table({"x": [[1], [2]]})},
-        "contexts, column 'x': values of type list<item: int64>.\n"
-        "  Accepted: numbers, booleans, dates, strings and dictionary (categorical) columns.\n"
+        {"table": pa.table({"x": [["1"], ["2"]]})},
+        "contexts, column 'x': values of type list<item: string>.\n"
+        "  Accepted: numbers, booleans, dates, strings, dictionary (categorical) columns and lists of numbers.\n"
         "  To do: convert the column to one of these, or leave it out of context=.",
     ),
     "identifier": (

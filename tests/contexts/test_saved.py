@@ -65,11 +65,11 @@ BAD = {
     "columns": (edited(["columns"], {}), "saved encoder: 'columns' in top level is dict." + FIX),
     "kind": (
         edited(["columns", 0, "kind"], "pickle"),
-        "saved encoder: column 1: its kind is not one of 'numeric', 'date', 'boolean', 'categorical'." + FIX,
+        "saved encoder: column 1: its kind is not one of 'numeric', 'date', 'boolean', 'categorical', 'vector'." + FIX,
     ),
     "kind list": (
         edited(["columns", 0, "kind"], []),
-        "saved encoder: column 1: its kind is not one of 'numeric', 'date', 'boolean', 'categorical'." + FIX,
+        "saved encoder: column 1: its kind is not one of 'numeric', 'date', 'boolean', 'categorical', 'vector'." + FIX,
     ),
     "mean": (edited(["columns", 0, "mean"], "0"), "saved encoder: 'mean' in column 1 is str." + FIX),
     "scale": (edited(["columns", 0, "scale"], 0.0), "saved encoder: column 1: 'scale' is not positive." + FIX),

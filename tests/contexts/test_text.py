@@ -1,9 +1,11 @@
 from __future__ import annotations
 
 import importlib.util
+import io
 import subprocess
 import sys
 import types
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 from unittest import mock
@@ -17,7 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nasheval.contexts import TextEncoder, text
-from nasheval.errors import InputError, MissingExtraError
+from nasheval.errors import Argument, InputError, MissingExtraError
 
 TEXTS = ["Write a sonnet about rain", "Prove that 2 is prime", "", None, "Write a sonnet about rain", "雨についての詩"]
 needs_wordllama = pytest.mark.skipif(importlib.util.find_spec("wordllama") is None, reason="wordllama is not installed")
@@ -193,3 +195,165 @@ def test_models_that_misbehave_are_named(fake: type[FakeTransformer], monkeypatc
     monkeypatch.setattr(fake, "encode", lambda *_, **__: np.full((1, 3), np.nan))
     with pytest.raises(InputError, match="'small' gave a vector with NaN or infinity"):
         TextEncoder("small", 3).encode(["a"])
+
+
+# -- a function, a package, a cut, and what is fetched -----------------------------------------------------------------
+
+
+def letters(texts: list[str]) -> list[list[float]]:
+    return [[len(t), t.count("e"), t.count("o"), 1.0] for t in texts]
+
+
+def test_a_function_embeds_texts() -> None:
+    encoder = TextEncoder(letters)
+    vectors = encoder.encode(TEXTS)
+    expected = np.array(letters(["Write a sonnet about rain"]), np.float32)
+    np.testing.assert_allclose(vectors[0], expected[0] / np.linalg.norm(expected), rtol=1e-6)
+    np.testing.assert_array_equal(vectors[2:4], 0.0)
+    assert (encoder.name, encoder.own_dim, encoder.saved_name) == ("letters", 4, text.GIVEN)
+
+
+@pytest.mark.parametrize(
+    ("function", "found"),
+    [
+        (lambda texts: [[1.0]] * (len(texts) + 1), r"gave vectors of shape \(2, 1\) in place of 1 numbers per text"),
+        (lambda texts: [1.0] * len(texts), r"gave vectors of shape \(1,\) in place of 1 numbers per text"),
+        (lambda texts: [[np.nan]] * len(texts), "gave a vector with NaN or infinity"),
+        (lambda texts: [["x"]] * len(texts), "failed or gave no array of numbers"),
+        (lambda texts: texts.missing, None),
+    ],
+)
+def test_a_function_that_misbehaves_is_named(function: Any, found: str | None) -> None:
+    with pytest.raises(InputError if found else AttributeError, match=found):
+        TextEncoder(function).encode(["a"])
+
+
+@needs_wordllama
+def test_a_cut_is_fitted_on_training_texts_and_wordllama_has_lengths_of_its_own() -> None:
+    texts = [f"number {i} of {i % 7}" for i in range(50)]
+    assert TextEncoder().fitted([texts], 128) == TextEncoder(dim=128)
+    cut = TextEncoder().fitted([texts], 10)
+    assert (cut.size, cut.own_dim) == (10, 256)
+    assert cut.encode([*texts, None]).shape == (51, 10)
+    np.testing.assert_array_equal(cut.encode(texts[:1]), cut.encode(texts)[:1])
+    with pytest.raises(InputError) as caught:
+        TextEncoder().fitted([texts], 300)
+    assert str(caught.value) == (
+        "text_dim=300 is more than the 256 numbers per text that 'wordllama' gives; ask for no more, or name a larger "
+        "model with text_encoder=."
+    )
+    assert "--text-dim 300" in caught.value.message(Argument.as_flag)
+    assert "--text-model" in caught.value.message(Argument.as_flag)
+
+
+def test_a_log_is_embedded_once_by_any_other_model() -> None:
+    asked: list[str] = []
+
+    def counted(texts: list[str]) -> list[list[float]]:
+        asked.extend(texts)
+        return letters(texts)
+
+    texts = [f"text {i}" for i in range(40)]
+    fitted = TextEncoder(counted).fitted([texts], 2)
+    fitted.encode(texts)
+    TextEncoder(counted, 4).encode(texts[:10])
+    more = [f"more {i}" for i in range(40)]
+    fitted.encode(more)
+    TextEncoder(counted).fitted([texts + more], 3)
+    once = dict.fromkeys([*texts, *more], 1)
+    assert Counter(asked) == {**once, "text 0": 3}, "each once, and the first for each fit to tell the length"
+    fitted.encode(["new"])
+    fitted.encode(["new"])
+    assert asked.count("new") == 2, "what single contexts ask is not kept"
+
+
+def test_what_stands_for_an_encoder() -> None:
+    assert text.text_encoder_of(None) == TextEncoder()
+    assert text.text_encoder_of("m") == TextEncoder("m")
+    assert text.text_encoder_of(letters).model is letters
+    for wrong in (7, "", TextEncoder, ["m"]):
+        with pytest.raises(InputError, match=r"^text_encoder is "):
+            text.text_encoder_of(wrong)
+
+
+@pytest.mark.parametrize("name", ["numpy", "no-such-package", "a/b", "../x", "gt.x", ""])
+def test_packages_without_a_model_are_none(name: str) -> None:
+    assert text.packaged(name) is None
+
+
+def test_a_package_that_holds_a_model_is_found_and_not_run(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "tiny_model_x" / "model").mkdir(parents=True)
+    (tmp_path / "tiny_model_x" / "__init__.py").write_text("raise SystemExit('it was run')")
+    (tmp_path / "tiny_model_x" / "model" / "modules.json").write_text("[]")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert text.packaged("tiny-model-x") == tmp_path / "tiny_model_x" / "model"
+    assert TextEncoder("tiny-model-x", 4).saved_name == "tiny-model-x"
+    monkeypatch.chdir(tmp_path)
+    assert text.packaged("tiny-model-x") is None, "what lies in the current folder is not installed"
+
+
+class Here(FakeTransformer):
+    """Is on this machine where its name says so, and else is fetched, which is noted."""
+
+    fetched: list[str] = []  # noqa: RUF012
+
+    def __init__(self, name: str, *, truncate_dim: int, local_files_only: bool = False) -> None:
+        super().__init__(name, truncate_dim=truncate_dim)
+        if "here" not in name:
+            if local_files_only:
+                raise OSError("not in the cache")
+            Here.fetched.append(name)
+
+
+@pytest.fixture
+def places(fake: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    monkeypatch.setattr(sys.modules["sentence_transformers"], "SentenceTransformer", Here)
+    monkeypatch.setattr(Here, "fetched", [])
+    text._load_here.cache_clear()
+    yield Here.fetched
+    text._load_here.cache_clear()
+
+
+def test_nothing_is_fetched_unasked(places: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded = TextEncoder("org/away", 4, fetch=False)
+    with pytest.raises(InputError) as caught:
+        loaded.encode(["a"])
+    assert "nothing is fetched unasked" in str(caught.value)
+    assert "load(path, text_encoder='org/away')" in str(caught.value)
+    assert "--text-model org/away" in caught.value.message(Argument.as_flag)
+    assert places == []
+    assert TextEncoder("org/here", 4, fetch=False).encode(["a"]).shape == (1, 4)
+    assert places == []
+    TextEncoder("org/away", 4).encode(["a"])  # named by the user
+    assert places == ["org/away"]
+
+
+@pytest.mark.parametrize(
+    ("answer", "fetches"), [("y\n", True), ("YES\n", True), ("\n", False), ("n\n", False), ("", False)]
+)
+def test_a_terminal_is_asked(
+    places: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, fetches: bool
+) -> None:
+    class Terminal(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    monkeypatch.setattr(sys, "stdin", Terminal(answer))
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    encoder = TextEncoder("org/away", 4, fetch=False)
+    if fetches:
+        assert encoder.encode(["a"]).shape == (1, 4)
+    else:
+        with pytest.raises(InputError, match="nothing is fetched unasked"):
+            encoder.encode(["a"])
+    assert places == ["org/away"] * fetches
+    assert "'org/away' is not on this machine. Fetch its weights? [y/N]" in capsys.readouterr().err
+
+
+def test_a_name_that_is_also_a_folder_is_not_guessed(
+    places: list[str], tmp_path: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "org" / "here").mkdir(parents=True)
+    with pytest.raises(InputError, match="is also a folder here"):
+        TextEncoder("org/here", 4, fetch=False).encode(["a"])

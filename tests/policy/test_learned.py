@@ -236,14 +236,18 @@ def test_mixtures_are_contexts_in_both_forms():
     assert found.categorical == X.categorical
 
 
-def test_text_vectors_are_mixed():
+def test_texts_and_vectors_are_mixed():
     class Words:
-        dim = 2
+        size = 2
 
     encoder = ContextEncoder((*ContextEncoder.fit(pa.table({"kind": ["x", "y"]})).columns,), "prompt", Words())
     numeric, source = mixable(encoder)
     assert numeric.tolist() == [False, True, True]
     assert source.tolist() == [-1, -1, 1, 2]
+    vectors = ContextEncoder.fit(pa.table({"v": [[1.0, 2.0], None], "kind": ["x", "y"], "n": [1, 2]})).columns
+    numeric, source = mixable(ContextEncoder(vectors, "prompt", Words()))
+    assert numeric.tolist() == [False, True, True, True, True, True]
+    assert source.tolist() == [-1, -1, 1, 2, 3, -1, 4, 5], "the flag of a missing vector is not mixed"
 
 
 def test_mixtures_come_from_training_contexts_and_have_payoffs_and_costs_of_their_own():

@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.base import clone
 
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.text import TextEncoder
@@ -17,6 +18,7 @@ from nasheval.feedback.arrow import from_arrow, to_arrow
 from nasheval.feedback.design import Design
 from nasheval.feedback.log import Feedback
 from nasheval.store.evidence import fingerprint
+from nasheval.store.routers import load_router
 from nasheval.store.text_tags import remembering, tagged
 
 from .small import VOTERS, answers, fitted, manifest, mixed_log
@@ -54,12 +56,12 @@ def test_tags_are_equal_where_texts_are_and_tell_nothing():
 def test_remembered_texts_are_not_embedded_again(faked):
     encoder = ContextEncoder((), "prompt", TextEncoder())
     vectors = encoder.embed(pa.table({"prompt": TEXTS}))
-    knowing = remembering(encoder, tagged(TEXTS), vectors)
+    knowing = remembering(encoder, pa.table({"prompt": tagged(TEXTS)}), vectors)
     np.testing.assert_array_equal(knowing.embed(pa.table({"prompt": tagged(TEXTS)})), vectors)
     some = pa.table({"prompt": [TEXTS[3], None, tagged(TEXTS).to_pylist()[0]]})
     np.testing.assert_array_equal(knowing.embed(some), vectors[[3, 1, 0]])
     assert knowing.to_json() == encoder.to_json()
-    assert remembering(ContextEncoder(()), TEXTS, vectors) == ContextEncoder(())
+    assert remembering(ContextEncoder(()), pa.table({"prompt": TEXTS}), vectors) == ContextEncoder(())
 
 
 @pytest.mark.parametrize("keep", [False, True])
@@ -107,15 +109,80 @@ def test_a_loaded_model_saves_as_it_was(model, tmp_path):
     assert files("a") == files("tagged")
 
 
-def test_a_text_model_on_this_machine_cannot_be_saved(faked, tmp_path, monkeypatch):
+def letters(texts):
+    """A text encoder of the user's own."""
+    return [[len(text), text.count("e"), text.count("o"), 1.0] for text in texts]
+
+
+def both_texts(n=90):
+    """A log with two text columns and a vector."""
+    rng = np.random.default_rng(1)
+    said = ["write a poem", "prove it", None, "", "file my taxes"]
+    rows = [
+        {"prompt": said[i % 5], "system": said[(i + i // 5) % 5], "vector": None if i % 7 == 0 else rng.normal(size=3)}
+        for i in range(n)
+    ]
+    partitions = [((("a",), ("b",)), (("b",), ("c",)), (("c",), ("a",)))[rng.integers(3)] for _ in range(n)]
+    return Feedback.from_partitions(rows, partitions, text=["prompt", "system"], design="draws")
+
+
+@pytest.mark.parametrize("dim", [None, 2])
+def test_two_texts_and_a_vector_come_back(tmp_path, dim):
+    log = both_texts()
+    model = fitted(log, text_encoder=letters, text_dim=dim)
+    model.save(tmp_path / "model")
+    new = [
+        {"prompt": "hello you", "system": None, "vector": [0.1, 0.2, 0.3]},
+        {"prompt": "", "system": "e", "vector": None},
+    ]
+    own = log.contexts.to_pylist()
+    again, router = (
+        load(tmp_path / "model", text_encoder=letters),
+        load_router(tmp_path / "model", text_encoder=letters),
+    )
+    for contexts in (new, own):
+        lotteries = model.predict_proba(contexts)
+        np.testing.assert_array_equal(again.predict_proba(contexts), lotteries)
+        for one in (model.router(), again.router(), router):
+            np.testing.assert_array_equal([one(context) for context in contexts], lotteries)
+    told = manifest(tmp_path / "model")
+    assert told["data"]["text"] == ["prompt", "system"]
+    assert told["metrics"]["text_encoder"] == f"given, {dim or 4} dimensions"
+    forgotten = load(tmp_path / "model")  # knows the vectors of its own texts, by tag
+    np.testing.assert_array_equal(forgotten.predict_proba(forgotten.stage1_.log.contexts), model.predict_proba(own))
+    with pytest.raises(InputError, match=r"Give it again: load\(path, text_encoder=\.\.\.\)\.$"):
+        forgotten.predict_proba(new)
+    with pytest.raises(InputError, match="Give it again"):
+        clone(forgotten).fit(log)
+    again.save(tmp_path / "again")
+    assert (tmp_path / "again" / "encoder.json").read_bytes() == (tmp_path / "model" / "encoder.json").read_bytes()
+
+
+def test_a_text_model_on_this_machine_is_not_named_by_a_saved_model(faked, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "mine").mkdir()
-    model = fitted(mixed_log(text=True))
-    for path in ("mine", str(tmp_path / "mine"), "../mine"):
-        elsewhere = ContextEncoder(model.stage1_.encoder.columns, "prompt", TextEncoder(path, 64))
-        object.__setattr__(model.stage1_, "encoder", elsewhere)
-        with pytest.raises(InputError, match="path on this machine"):
-            model.save(tmp_path / "model")
+    for number, path in enumerate(("mine", str(tmp_path / "mine"), "../mine")):
+        model = fitted(mixed_log(text=True), text_encoder=path)
+        place = tmp_path / f"model{number}"
+        model.save(place)
+        held = b"".join(file.read_bytes() for file in place.iterdir())
+        assert b"mine" not in held
+        contexts = model.stage1_.log.contexts
+        again = load(place, text_encoder=path)
+        np.testing.assert_array_equal(again.predict_proba(contexts), model.predict_proba(contexts))
+        with pytest.raises(InputError, match="Give it again"):
+            load(place).predict_proba(contexts.slice(0, 3))
+
+
+def test_what_is_given_to_load_is_checked(model, tmp_path):
+    model.save(tmp_path / "model")
+    with pytest.raises(InputError, match="text_encoder is 7; accepted are"):
+        load(tmp_path / "model", text_encoder=7)
+    with pytest.raises(InputError, match="text_encoder='auto' is for fitting; name a model"):
+        load(tmp_path / "model", text_encoder="auto")
+    fitted(mixed_log()).save(tmp_path / "no text")
+    with pytest.raises(InputError, match="this model has no text column"):
+        load(tmp_path / "no text", text_encoder="wordllama")
 
 
 @pytest.mark.skipif(importlib.util.find_spec("wordllama") is None, reason="wordllama is not installed")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nasheval.cli.options import FORMAT, MODEL, VOTERS, grouped, split
+from nasheval.cli.options import FORMAT, MODEL, TEXT_MODEL, VOTERS, grouped, split
 from nasheval.cli.printing import console, escaped, print_json
 from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.errors import InputError
@@ -40,6 +40,7 @@ def evaluate(
     by: Annotated[str, typer.Option(help="Context column; policies are compared within each of its values too.")] = "",
     costs: Annotated[str, typer.Option(help="What agents cost, as in fit; by default what the model knows.")] = "",
     voters: VOTERS = None,
+    text_model: TEXT_MODEL = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     format: FORMAT = "table",
 ) -> None:
@@ -58,7 +59,7 @@ def evaluate(
     from nasheval.feedback.readers.costs import read_costs
     from nasheval.store.evidence import fingerprint
 
-    loaded = load(model)
+    loaded = load(model, text_encoder=text_model or None)
     log = reading.like(loaded).log(heldout)
     if getattr(loaded.stage1_, "fingerprint", "") == fingerprint(log):
         raise InputError(f"{heldout} is the log that the model was fitted on; give one that it has not seen.")

@@ -34,6 +34,10 @@ _TOP = 10  # agents of a leaderboard that are shown
 _NAMED = 8  # columns in a sentence
 _LOOK = 10_000  # rows that tell what a column holds
 _PANEL = "Fitting"
+_STRONGER = (
+    "Texts are embedded by WordLlama, a small model. A stronger one may tell prompts apart better, or win nothing: "
+    "--text-model auto compares those that are installed on held-out votes (docs/guides/text.md)."
+)
 _COSTS = (
     "What agents cost: a TOML or JSON file of agent = cost, or FILE:field of nested ones; agent=cost with commas; or a "
     "pattern of columns, such as '{agent}|total_cost', whose means are taken."
@@ -84,6 +88,24 @@ class Learning:
             metavar="COLUMN",
         ),
     ] = ""
+    text_model: Annotated[
+        str,
+        _option(
+            "What turns texts into vectors: wordllama (the default, small), the name or folder of a "
+            "sentence-transformers model, fetched where it is not here, such as Qwen/Qwen3-Embedding-4B (pip install "
+            "'nasheval[transformers]'), or auto: of those that are installed the one that foretells held-out votes "
+            "best, in at most five minutes.",
+            metavar="NAME",
+        ),
+    ] = ""
+    text_dim: Annotated[
+        int | None,
+        _option(
+            "Cut vectors of texts, and columns of vectors, to so many dimensions by PCA; WordLlama has 64 (the "
+            "default), 128 and 256 of its own.",
+            min=1,
+        ),
+    ] = None
     policy: Annotated[PolicyName | None, _option("Solve games exactly (the default), or learn a network.")] = None
     costs: Annotated[str, _option(_COSTS)] = ""
     cost_weight: Annotated[float | None, _option("Weight of costs, scaled to [0, 1], against payoffs.", min=0)] = None
@@ -105,7 +127,7 @@ class Learning:
         from nasheval.feedback.readers.costs import read_costs
         from nasheval.payoff.aggregators import AsAsked, Mean
 
-        names = {"propensity_model": "propensity", "jobs": "n_jobs"}
+        names = {"propensity_model": "propensity", "jobs": "n_jobs", "text_model": "text_encoder"}
         options = {name: value for name, value in vars(self).items() if name != "paper" and value not in (None, "")}
         chosen: dict[str, Any] = {names.get(name, name): value for name, value in options.items()}
         if self.aggregator is not None:
@@ -173,6 +195,8 @@ def fit(
     if by:
         by_value(log, by, log.context_offsets[1:] > log.context_offsets[:-1])  # refuses what is no context column
     model = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
+    if log.texts and not (learning.text_model or quiet):
+        tell(_STRONGER)
     division = _Division(log, holdout, reading.seed)
     del log  # of a large one only the parts stay
     model.fit(division.log)
@@ -258,6 +282,8 @@ def _print_summary(model: NashEval, by: str | None, evaluation: Evaluation | Non
     if model.stage1_.nuisances.log.ballots is not None:
         rare = "Menus are rare: ballots" if model.aggregator == "auto" else "Ballots"
         out.print(f"{rare} were cut into pairs (aggregator AsAsked)")
+    if (encoder := model.stage1_.encoder).text_encoder is not None:
+        out.print(Text(f"Texts ({', '.join(encoder.texts)}): {encoder.text_encoder}"))
     for line in diagnostics.nuisances.lines():
         out.print(Text(line))
     warnings = [*model.stage1_.log.coverage().warnings(), *diagnostics.warnings()]
@@ -293,7 +319,7 @@ def _print_next(model: NashEval, path: Path, by: str | None, report: Path | None
 
     out, encoder = console(), model.stage1_.encoder
     out.print(Text.assemble("The model: ", (str(path), "bold")))
-    context = ' --prompt "..."' if encoder.text else ""
+    context = ' --prompt "..."' if encoder.texts else ""
     context += "".join(f" --set {column.name}=..." for column in encoder.columns[:1])
     lines = [f"nasheval leaderboard {path}{f' --by {by}' if by else ''}", f"nasheval route {path}{context}"]
     lines += [] if report else [f"nasheval report {path} -o report.html"]
@@ -307,6 +333,7 @@ def _summary_dict(model: NashEval, by: str | None, evaluation: Evaluation | None
         "decision": model.decision(by, margin=margin).to_dict(),
         "coverage": model.stage1_.log.coverage().to_dict(),
         "diagnostics": model.diagnostics().to_dict(),
+        "text_encoder": str(model.stage1_.encoder.text_encoder or ""),
         "aggregator": type(model.stage1_.pseudo.aggregation.aggregator).__name__,
         "leaderboard": rows,
         "leaderboard_notes": list(notes[""]),

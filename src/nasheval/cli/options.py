@@ -30,6 +30,14 @@ VOTERS = Annotated[
     ),
 ]
 
+TEXT_MODEL = Annotated[
+    str,
+    typer.Option(
+        help="What turns texts into vectors, where the folder does not hold it or its weights are not here: the "
+        "name of the model it was fitted with, which is then fetched, or its folder.",
+        metavar="NAME",
+    ),
+]
 MARGIN = Annotated[
     float,
     typer.Option(help="How much worse than the leader an agent may be and still be shipped.", min=0, max=0.99),

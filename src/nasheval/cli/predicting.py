@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from nasheval.cli.options import MODEL, Format, grouped, split
+from nasheval.cli.options import MODEL, TEXT_MODEL, Format, grouped, split
 from nasheval.cli.parts import Parts, fingerprint
 from nasheval.cli.printing import console, escaped, print_csv, print_json, tell
 from nasheval.cli.reading import chosen_rows, joined
@@ -51,6 +51,7 @@ def predict(
     agents: AGENTS = "",
     budget: BUDGET = None,
     cost_weight: WEIGHT = None,
+    text_model: TEXT_MODEL = "",
     format: Annotated[Format, typer.Option(help="How to print, without --out.")] = "csv",
 ) -> None:
     """Give the winning lottery at each context of a file.
@@ -79,7 +80,7 @@ def predict(
         raise InputError(f"--out {out}: accepted are files that end in {', '.join(_ENDINGS)}.")
     if out is not None:
         check_file(out)
-    loaded = load(model)
+    loaded = load(model, text_encoder=text_model or None)
     carried = [*dict.fromkeys(split(keep))]
     rows = ContextRows(chosen_rows(file, where), loaded.stage1_.encoder, join=joined(join), keep=carried)
     answer = _answering(loaded, agents, _changes(loaded, agents, budget, cost_weight))

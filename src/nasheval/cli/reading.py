@@ -41,7 +41,7 @@ class Reading:
         Kind, _option("What the file holds; auto tells, and knows the tools that `nasheval formats` lists.")
     ] = "auto"
     context: Annotated[str, _option("Context columns, with commas.")] = ""
-    text: Annotated[str, _option("Prompt column; 'none' reads no text.")] = ""
+    text: Annotated[str, _option("Prompt column, or several text columns with commas; 'none' reads no text.")] = ""
     context_id: Annotated[str, _option("Column whose equal values are one context.")] = ""
     categorical: Annotated[
         str, _option("Context columns, with commas, that hold categories though they look like numbers.")
@@ -116,7 +116,7 @@ class Reading:
         encoder = model.stage1_.encoder
         names = ",".join(column.name for column in encoder.columns)
         categories = ",".join(column.name for column in encoder.columns if column.kind == "categorical")
-        fill: dict[str, Any] = {"context": names, "text": encoder.text or "none"}
+        fill: dict[str, Any] = {"context": names, "text": ",".join(encoder.texts) or "none"}
         if not self.context:
             fill["categorical"] = self.categorical or categories
         return replace(self, **{name: value for name, value in fill.items() if not getattr(self, name)})
@@ -138,7 +138,7 @@ class Reading:
 
         values = {**vars(self), "labels": _labels(self.labels), "join": joined(self.join)}
         values |= {name: split(values[name]) for name in ("context", "categorical", "ballot", "agents", "order")}
-        values |= {"design": self.design.removeprefix("auto"), "text": self.text if self.text != "none" else ""}
+        values |= {"design": self.design.removeprefix("auto"), "text": _texts(self.text)}
         log = open_log(file, kind=self.kind, score=self.score, options=values)
         if log.kind == "scores" and not (self.agents or "agents" in log.options):
             raise InputError("Scores need --agents: the score columns, with commas, such as --agents gpt-4,claude-v2.")
@@ -148,6 +148,11 @@ class Reading:
         if self.text == "none":
             options["text"] = None
         return replace(log, source=chosen_rows(log.source, self.where), baseline=self.baseline), options
+
+
+def _texts(text: str) -> str | list[str]:
+    names = split(text) if text != "none" else []
+    return names if len(names) > 1 else "".join(names)
 
 
 _COMMON = ("context", "categorical", "context_id", "join")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from nasheval.cli.evaluating import AGAINST, RIVALS, baselines, compared
-from nasheval.cli.options import MARGIN, MODEL, VOTERS, grouped, split
+from nasheval.cli.options import MARGIN, MODEL, TEXT_MODEL, VOTERS, grouped, split
 from nasheval.cli.printing import tell
 from nasheval.cli.reading import FILES, Reading
 from nasheval.errors import InputError
@@ -32,6 +32,7 @@ def report(
     against: AGAINST = RIVALS,
     margin: MARGIN = 0.05,
     voters: VOTERS = None,
+    text_model: TEXT_MODEL = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
 ) -> None:
     """Write a report: one self-contained HTML page.
@@ -50,7 +51,7 @@ def report(
     baselines(against)  # their names are checked before the work
     if not heldout and getattr(ctx.get_parameter_source("against"), "name", "") == "COMMANDLINE":  # not in --config
         raise InputError("--against compares on a log that the model has not seen; name it with --heldout.")
-    loaded = load(model)
+    loaded = load(model, text_encoder=text_model or None)
     evaluation = None
     if heldout:
         log = reading.like(loaded).log(heldout)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nasheval.cli.options import FORMAT, MODEL, grouped, split
+from nasheval.cli.options import FORMAT, MODEL, TEXT_MODEL, grouped, split
 from nasheval.cli.predicting import AGENTS, BUDGET, WEIGHT
 from nasheval.cli.printing import console, escaped, print_json, tell
 from nasheval.errors import InputError
@@ -29,6 +29,7 @@ def route(
     agents: AGENTS = "",
     budget: BUDGET = None,
     cost_weight: WEIGHT = None,
+    text_model: TEXT_MODEL = "",
     draw: Annotated[int | None, typer.Option(help="Draw the agent from the lottery with this seed.", min=0)] = None,
     format: FORMAT = "table",
 ) -> None:
@@ -48,7 +49,7 @@ def route(
     from nasheval.policy.choosing import WINNER, choose, winner_sets
     from nasheval.scoring.explain import rivals_not_met, winner_notes
 
-    router = _changed(_router(model), split(agents), budget, cost_weight)
+    router = _changed(_router(model, text_model), split(agents), budget, cost_weight)
     payoff, names = router.payoff, router.agents
     context, up_only = _one_context(router, prompt, set or []), split(agents) or None
     lottery = router(context, agents=up_only)[None]
@@ -68,15 +69,15 @@ def route(
             console().print(escaped(line), soft_wrap=True)
 
 
-def _router(model: str) -> Router:
+def _router(model: str, text_model: str) -> Router:
     """Return the router of a saved model, without its log where the folder allows that."""
     from nasheval.store.routers import load_router
 
-    router = load_router(model)
+    router = load_router(model, text_encoder=text_model or None)
     if router is None:
         from nasheval.estimator import load
 
-        router = load(model).router()
+        router = load(model, text_encoder=text_model or None).router()
     return router
 
 
@@ -91,7 +92,7 @@ def _changed(router: Router, agents: list[str], budget: float | None, weight: fl
 
 def _one_context(router: Router, prompt: str | None, settings: list[str]) -> dict[str, Any]:
     """Return the columns that the model knows, missing where they are not given; plain numbers as numbers."""
-    from nasheval.contexts.columns import NumericColumn
+    from nasheval.contexts.columns import NumericColumn, VectorColumn
 
     encoder, values = router.encoder, dict[str, Any]()
     for text in settings:
@@ -99,11 +100,11 @@ def _one_context(router: Router, prompt: str | None, settings: list[str]) -> dic
         if not equals or not name:
             raise InputError(f"--set is {text!r}; accepted is column=value, such as language=de.")
         values[name.strip()] = value.strip()
-    if prompt is not None and encoder.text is None:
+    if prompt is not None and not encoder.texts:
         raise InputError("--prompt was given, but this model was fitted without prompts (--text); use --set.")
     if prompt is not None:
-        values[str(encoder.text)] = prompt
-    names = [column.name for column in encoder.columns] + ([encoder.text] if encoder.text else [])
+        values[encoder.texts[0]] = prompt
+    names = encoder.names
     unknown = [name for name in values if name not in names]
     if unknown:
         raise InputError(f"--set names {unknown[0]!r}; the model knows {', '.join(names) or 'no context columns'}.")
@@ -111,8 +112,18 @@ def _one_context(router: Router, prompt: str | None, settings: list[str]) -> dic
     if absent:
         tell(f"Not given, taken as missing: {', '.join(absent)}.")
     numeric = {column.name for column in encoder.columns if isinstance(column, NumericColumn)} - {router.column}
-    plain = {name: float(v) for name, v in values.items() if name in numeric and _NUMBER.fullmatch(v)}
+    plain: dict[str, Any] = {name: float(v) for name, v in values.items() if name in numeric and _NUMBER.fullmatch(v)}
+    vectors = {column.name for column in encoder.columns if isinstance(column, VectorColumn)}
+    plain |= {name: _vector(name, v) for name, v in values.items() if name in vectors}
     return {name: plain.get(name, values.get(name)) for name in names}
+
+
+def _vector(name: str, text: str) -> list[float]:
+    """Return the numbers of [0.1, 0.2]; what is wrong with their count, the model says."""
+    words = [word.strip() for word in text.strip("[] ").split(",")]
+    if not all(_NUMBER.fullmatch(word) for word in words):
+        raise InputError(f"--set {name}={text:.40}: accepted are numbers with commas, such as {name}=[0.1,-0.2].")
+    return [float(word) for word in words]
 
 
 def _print_route(chosen: str, ranked: list[str], shares: dict[str, float]) -> None:

@@ -1,7 +1,8 @@
 """One fitted column: what was learned from the training rows, and the features it becomes.
 
-Every kind keeps one fit and answers in two forms. "trees": one feature, raw numbers with NaN where missing, ordinal
-codes for categories. "network": standardised numbers and one-hot categories, always finite.
+Every kind keeps one fit and answers in two forms. "trees": one feature (a vector has one per dimension), raw numbers
+with NaN where missing, ordinal codes for categories. "network": standardised numbers and one-hot categories, always
+finite.
 """
 
 from __future__ import annotations
@@ -18,11 +19,12 @@ import pyarrow as pa
 import nasheval.compute as pc
 from nasheval.contexts.table import Column
 from nasheval.contexts.values import LARGEST, Floats, days, levels_of, numbers, truths
+from nasheval.contexts.vectors import LARGEST_DIM, Projection, Vectors, projection_from, vectors_of
 from nasheval.files import Kinds, require_fields, require_names
 
 Form = Literal["trees", "network"]
 Block: TypeAlias = npt.NDArray[np.float32]
-One: TypeAlias = tuple[float, tuple[float, ...]]  # the feature for trees, and those for networks
+One: TypeAlias = tuple[tuple[float, ...], tuple[float, ...]]  # features for trees, and those for networks
 
 # In n rows no value is more than sqrt(n - 1) standard deviations out, so this never touches training data of up to
 # 100 million rows; it only keeps a wild value that comes later from overflowing in a network.
@@ -107,11 +109,11 @@ class NumericColumn(_Column):
         """Return the features of a float, a whole number or None."""
         number = nan if value is None else float(value) if type(value) in _NUMBERS else inf  # type: ignore[arg-type]
         if number != number:
-            return nan, (0.0, 1.0) if self.missing else (0.0,)
+            return (nan,), (0.0, 1.0) if self.missing else (0.0,)
         if not -LARGEST <= number <= LARGEST:
             return None
         standard = min(max((number - self.mean) / self.scale, -FARTHEST), FARTHEST)
-        return number, (standard, 0.0) if self.missing else (standard,)
+        return (number,), (standard, 0.0) if self.missing else (standard,)
 
 
 @dataclass(frozen=True)
@@ -165,10 +167,10 @@ class BooleanColumn(_Column):
     def one(self, value: object) -> One | None:
         """Return the features of True, False or None."""
         if value is None:
-            return nan, (self.share, 1.0) if self.missing else (self.share,)
+            return (nan,), (self.share, 1.0) if self.missing else (self.share,)
         if value is not True and value is not False:
             return None
-        return float(value), (float(value), 0.0) if self.missing else (float(value),)
+        return (float(value),), (float(value), 0.0) if self.missing else (float(value),)
 
 
 @dataclass(frozen=True)
@@ -232,7 +234,7 @@ class CategoricalColumn(_Column):
             return None
         else:
             code = self._codes.get(value, len(self.levels))
-        return float(code), self._hot[code]
+        return (float(code),), self._hot[code]
 
     @cached_property
     def _codes(self) -> dict[str, int]:
@@ -246,9 +248,83 @@ class CategoricalColumn(_Column):
         return [tuple(float(place == hot) for place in range(width)) for hot in feature]
 
 
-AnyColumn: TypeAlias = NumericColumn | BooleanColumn | CategoricalColumn
+@dataclass(frozen=True)
+class VectorColumn(_Column):
+    """A vector, such as an embedding: its numbers as they are for trees, over one scale for all of them for networks.
+
+    A missing vector is NaN for trees. For networks it is zeros, and `{name}:missing` is 1 where training data had
+    missing ones.
+
+    Args:
+        name: the column.
+        size: numbers per vector.
+        scale: root mean square length of the training vectors, 1 where there are none.
+        cut: what cuts vectors to fewer dimensions, if anything.
+        missing: whether training data had missing vectors.
+    """
+
+    size: int
+    scale: float
+    cut: Projection | None = field(default=None, compare=False)
+    kind: ClassVar[str] = "vector"
+    saved: ClassVar[Kinds] = {"size": int, "scale": float, "cut": (dict, type(None))}
+
+    @classmethod
+    def fit(cls, name: str, column: Column, dim: int | None = None) -> VectorColumn:
+        """Learn size, scale and whether vectors are missing; with `dim`, longer ones are cut to it by PCA."""
+        values, missing = vectors_of(name, column)
+        cut = Projection.fit(values, dim) if dim is not None and dim < values.shape[1] else None
+        kept = cut.apply(values) if cut else values
+        lengths = np.linalg.norm(kept[~missing].astype(np.float64), axis=1)
+        scale = float(np.sqrt((lengths**2).mean())) if lengths.size else 1.0
+        return cls(name, values.shape[1], scale or 1.0, cut, missing=bool(missing.any()))
+
+    @property
+    def width(self) -> int:
+        """Dimensions after any cut."""
+        return self.size if self.cut is None else self.cut.size
+
+    def names(self, form: Form) -> list[str]:
+        """Name the features of a form."""
+        extra = [f"{self.name}:missing"] if form == "network" and self.missing else []
+        return [f"{self.name}_{i}" for i in range(self.width)] + extra
+
+    def write(self, out: Block, column: Column, form: Form) -> None:
+        """Write the features of a form into `out`, (n, width) of zeros."""
+        values, missing = vectors_of(self.name, column, self.size)
+        out[:] = self._features(values, missing, form)
+
+    def _features(self, values: Vectors, missing: npt.NDArray[np.bool_], form: Form) -> Block:
+        values = self.cut.apply(values) if self.cut else values
+        if form == "trees":
+            return np.where(missing[:, None], np.float32(np.nan), values)
+        scaled = np.clip(values / np.float32(self.scale), -FARTHEST, FARTHEST)
+        return np.column_stack([scaled, missing]).astype(np.float32) if self.missing else scaled
+
+    def one(self, value: object) -> One | None:
+        """Return the features of a list or array of floats, or None."""
+        if value is None:
+            values, missing = np.zeros((1, self.size), np.float32), np.ones(1, bool)
+        elif isinstance(value, np.ndarray) or (type(value) is list and all(type(x) in _NUMBERS for x in value)):
+            raw = np.asarray(value, np.float64) if np.asarray(value).dtype.kind in "fi" else np.zeros(0)
+            if raw.shape != (self.size,) or not (np.abs(raw) <= LARGEST).all():
+                return None
+            values, missing = raw.astype(np.float32)[None], np.zeros(1, bool)
+        else:
+            return None
+        trees, network = (self._features(values, missing, form)[0].tolist() for form in ("trees", "network"))
+        return tuple(trees), tuple(network)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give what `column_from` takes, as JSON values."""
+        cut = None if self.cut is None else self.cut.to_dict()
+        plain = {"name": self.name, "missing": self.missing, "size": self.size, "scale": self.scale}
+        return {"kind": self.kind, **plain, "cut": cut}
+
+
+AnyColumn: TypeAlias = NumericColumn | BooleanColumn | CategoricalColumn | VectorColumn
 KINDS: dict[str, type[AnyColumn]] = {
-    kind.kind: kind for kind in (NumericColumn, DateColumn, BooleanColumn, CategoricalColumn)
+    kind.kind: kind for kind in (NumericColumn, DateColumn, BooleanColumn, CategoricalColumn, VectorColumn)
 }
 
 
@@ -269,5 +345,9 @@ def column_from(saved: object, where: str) -> AnyColumn:
         raise ValueError(f"{where}: 'share' is outside [0, 1]")
     if made is CategoricalColumn:
         values["levels"] = require_names(values["levels"], f"{where}, 'levels'")
+    if made is VectorColumn:
+        values["cut"] = None if values["cut"] is None else projection_from(values["cut"], f"{where}, 'cut'")
+        if not 0 <= values["size"] <= LARGEST_DIM or (values["cut"] and len(values["cut"].mean) != values["size"]):
+            raise ValueError(f"{where}: 'size' is {values['size']!r:.20}, which no vector has, or does not fit its cut")
     del values["kind"]
     return made(**values)

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 import nasheval.compute as pc
 from nasheval.contexts.table import Column, decoded, is_date, is_number, is_string
+from nasheval.contexts.vectors import is_vector
 from nasheval.errors import Argument, ReadError
 
 Floats: TypeAlias = npt.NDArray[np.float64]
@@ -31,11 +32,13 @@ def detect_kind(name: str, column: Column) -> str:
         return "date"
     if is_string(kind) or pa.types.is_dictionary(kind):
         return "categorical"
+    if is_vector(kind):
+        return "vector"
     raise ReadError(
         f"values of type {kind}",
         source="contexts",
         column=name,
-        accepted="numbers, booleans, dates, strings and dictionary (categorical) columns",
+        accepted="numbers, booleans, dates, strings, dictionary (categorical) columns and lists of numbers",
         fix=("convert the column to one of these, or leave it out of ", Argument("context")),
     )
 

@@ -12,6 +12,7 @@ import pyarrow as pa
 import nasheval.compute as pc
 from nasheval.arrays import Array, Ints, int_dtype
 from nasheval.contexts.table import as_table, is_list
+from nasheval.contexts.vectors import uniform_vectors
 from nasheval.errors import InputError, one_line
 from nasheval.feedback.arrow_columns import refuse_not_finite
 from nasheval.feedback.coverage import Origin
@@ -69,6 +70,7 @@ def from_arrow(table: pa.Table) -> Feedback:
         table.validate(full=True)
         contexts = as_table(table.drop_columns([COLUMN]).replace_schema_metadata(None))
         refuse_not_finite(contexts)
+        contexts = uniform_vectors(contexts)
         sizes, inner = _lists(COLUMN, table[COLUMN].combine_chunks(), pa.types.is_struct)
         columns = {field.name: inner.field(i) for i, field in enumerate(inner.type)}
         voters, voter = _voters(columns.get("voter"))
@@ -95,7 +97,7 @@ def _about(table: pa.Table) -> dict[str, Any]:
         version, agents, text = about["format"], about["agents"], about["text"]
         names = isinstance(agents, list) and all(isinstance(agent, str) for agent in agents)
         design_known = about["design"] in (None, *get_args(DesignName))
-        sound = isinstance(version, int) and version > 0 and names and isinstance(text, str | None) and design_known
+        sound = isinstance(version, int) and version > 0 and names and _is_text(text) and design_known
     except (ValueError, KeyError, TypeError):
         sound = False
     if not sound:
@@ -112,6 +114,10 @@ def _origin(about: Any) -> Origin | None:
     if not isinstance(tool, str) or not all(isinstance(value, int | float) for value in means.values()):
         raise ValueError("the tool that wrote the log is damaged")
     return Origin(tool, means)
+
+
+def _is_text(text: object) -> bool:
+    return isinstance(text, str | None) or (isinstance(text, list) and all(isinstance(name, str) for name in text))
 
 
 _Kind = Callable[[pa.DataType], bool]

@@ -12,6 +12,7 @@ import nasheval.compute as pc
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.table import decoded, is_number
 from nasheval.contexts.values import numbers
+from nasheval.contexts.vectors import is_vector
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.log import Feedback
@@ -53,7 +54,7 @@ def grouping_columns(
     """
     if by is not None:
         return (by,) if isinstance(by, str) else tuple(by)
-    names = [name for name in log.contexts.column_names if name != log.text]
+    names = [f.name for f in log.contexts.schema if f.name not in log.texts and not is_vector(f.type)]
     counts = {name: _n_values(log, name) for name in names}
     return tuple(
         name
@@ -109,6 +110,8 @@ def context_column(log: Feedback, column: str, name: str = "by") -> pa.ChunkedAr
     """Return a context column that an argument, `name`, asks for."""
     if column not in log.contexts.column_names:
         raise InputError(Argument(name, column), f" is no context column; this log has {column_list(log.contexts)}.")
+    if is_vector(log.contexts[column].type):
+        raise InputError(Argument(name, column), " holds vectors, which make no groups; name another column.")
     return log.contexts[column]
 
 

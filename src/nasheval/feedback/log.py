@@ -11,7 +11,9 @@ import numpy as np
 import pyarrow as pa
 
 from nasheval.arrays import Bools, Ints, offsets_of, readonly, runs
+from nasheval.contexts.encoder import names_of, text_columns
 from nasheval.contexts.table import as_table
+from nasheval.contexts.vectors import uniform_vectors
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.arrow_columns import column_list, joined_contexts, joined_voters, refuse_not_finite
 from nasheval.feedback.assemble import Written, assemble
@@ -38,7 +40,7 @@ class Feedback:
         context_offsets: (n + 1,) records of context i are context_offsets[i]:context_offsets[i + 1].
         records: the ordered partitions, grouped by context.
         voters: names of the voters that records.voter counts, or None.
-        text: the context column that holds the prompt, or None.
+        text: the context column that holds the prompt, a tuple of several text columns, the prompt first, or None.
         given_design: the design where it is known from elsewhere, or None to detect it.
         report: what a reader saw and left out, or None.
         origin: the tool that wrote it, or None.
@@ -50,7 +52,7 @@ class Feedback:
     context_offsets: Ints
     records: Records
     voters: pa.Array | None = None
-    text: str | None = None
+    text: str | tuple[str, ...] | None = None
     given_design: Design | None = None
     report: ReadReport | None = field(default=None, compare=False)
     origin: Origin | None = field(default=None, compare=False)
@@ -60,8 +62,15 @@ class Feedback:
         object.__setattr__(self, "context_offsets", readonly(self.context_offsets))
         if len(set(self.agents)) != len(self.agents):
             raise InputError("Two agents have the same name; give each agent a name of its own.")
-        if self.text is not None and self.text not in self.contexts.column_names:
-            raise InputError(f"The text column {self.text!r} is not in the contexts: {column_list(self.contexts)}.")
+        object.__setattr__(self, "text", text_columns(self.text))
+        for name in self.texts:
+            if name not in self.contexts.column_names:
+                raise InputError(f"The text column {name!r} is not in the contexts: {column_list(self.contexts)}.")
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """The text columns."""
+        return names_of(self.text)
 
     @property
     def n_contexts(self) -> int:
@@ -185,7 +194,7 @@ class Feedback:
         propensity: Sequence[float] | None = None,
         weight: Sequence[float] | None = None,
         voter: Sequence[Hashable] | None = None,
-        text: str | None = None,
+        text: str | Sequence[str] | None = None,
         design: DesignName | None = None,
     ) -> Feedback:
         """Return a log from ordered partitions.
@@ -199,13 +208,14 @@ class Feedback:
             propensity: probability with which each record's menu was asked.
             weight: weight of each record.
             voter: who gave each record.
-            text: the column of `contexts` that holds the prompt.
+            text: the column of `contexts` that holds the prompt, or several text columns.
             design: "inclusion" or "draws"; None: detected.
         """
         table = as_table(contexts)
         if table.num_columns and not isinstance(contexts, pa.Table):  # a copy: the caller may write into its own
             table = table.take(pa.array(np.arange(table.num_rows)))
         refuse_not_finite(table)
+        table = uniform_vectors(table)
         records, names, voters = assemble(
             partitions, agents=agents, propensity=propensity, weight=weight, voter=voter, context_of=context_of
         )

@@ -65,14 +65,14 @@ def hinges(numbers: tuple[Cut, ...], X: Features) -> Floats:
 def cuts(log: Feedback, X: Features, bins: tuple[int, ...], *, categories: bool = True) -> tuple[Cut, ...]:
     """Return the cuts of the first 24 columns that can be cut; a column of numbers has one for each number of bins.
 
-    Columns of an embedded text are left out: no single one of them means anything.
+    Dimensions of texts and vectors are left out: no single one of them means anything.
 
     Args:
         bins: numbers of quantile bins for numbers of more than 20 values.
         categories: whether to cut categories, too.
     """
-    text = {c for c, name in enumerate(X.names) if log.text is not None and name.startswith("text_")}
-    columns = [c for c in range(X.trees.shape[1]) if c not in text and (categories or c not in X.categorical)]
+    vectors = set(X.vectors)
+    columns = [c for c in range(X.trees.shape[1]) if c not in vectors and (categories or c not in X.categorical)]
     used = np.flatnonzero(np.diff(log.context_offsets) > 0)
     used = used[:: max(1, -(-len(used) // _MOST_CONTEXTS))]
     return tuple(cut for c in columns[:_MOST_COLUMNS] for cut in _of_column(X, c, bins, used))

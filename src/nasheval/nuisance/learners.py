@@ -30,12 +30,14 @@ class Features:
         network: (n, q) float32, standardised and one-hot, always finite.
         categorical: columns of `trees` that hold categories.
         names: names of the columns of `trees`, where they are known.
+        vectors: columns of `trees` that are dimensions of texts and vectors.
     """
 
     trees: Floats
     network: Floats
     categorical: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
+    vectors: tuple[int, ...] = ()
 
     @staticmethod
     def of(encoder: ContextEncoder, contexts: object, *, n: int | None = None) -> Features:
@@ -47,12 +49,13 @@ class Features:
         if not encoder.feature_names("trees"):
             nothing = np.empty((count_rows(contexts) if n is None else n, 0), np.float32)
             return Features(nothing, nothing)
-        vectors = encoder.embed(contexts) if encoder.text is not None else None
+        vectors = encoder.embed(contexts) if encoder.texts else None
         return Features(
             encoder.encode(contexts, form="trees", vectors=vectors),
             encoder.encode(contexts, form="network", vectors=vectors),
             encoder.categorical_features,
             encoder.feature_names("trees"),
+            encoder.vector_features,
         )
 
     @staticmethod
@@ -65,7 +68,7 @@ class Features:
         return len(self.trees)
 
     def __getitem__(self, rows: Ints | Bools | slice) -> Features:
-        return Features(self.trees[rows], self.network[rows], self.categorical, self.names)
+        return Features(self.trees[rows], self.network[rows], self.categorical, self.names, self.vectors)
 
 
 @dataclass(frozen=True)

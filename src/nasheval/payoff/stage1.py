@@ -16,6 +16,7 @@ from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Advance, Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.propensity import choose_propensity
+from nasheval.nuisance.text_choice import fit_encoder
 from nasheval.nuisance.tuning import check_search
 from nasheval.payoff.aggregators import AnyAggregator, as_asked
 from nasheval.payoff.bridging import Unseen, check_unseen, pair_matrix
@@ -82,6 +83,8 @@ def fit_stage1(
     unseen: Unseen = "model",
     folds: int = 5,
     tune: Search | None = None,
+    text_encoder: Any = None,
+    text_dim: int | None = None,
     encoder: ContextEncoder | None = None,
     effort: Effort | None = None,
     begin: Callable[[str], Advance] | None = None,
@@ -94,6 +97,7 @@ def fit_stage1(
         aggregator: see `as_asked`.
         unseen: what to make of pairs that were never compared: "model" (bridged), "tie" or "refuse".
         tune: whether and how to search hyperparameters.
+        text_encoder, text_dim: what embeds texts, and how long vectors are; see `fit_encoder`.
         encoder: of the contexts; None fits one.
         begin: begins the stage "nuisances" or "payoffs" of a progress bar; None: `effort` has one bar for both.
     """
@@ -109,7 +113,7 @@ def fit_stage1(
     _check_known(log, propensity)
     fold = make_folds(log, folds, seed=work.seed)
     outcome, propensity = choose_outcome(outcome, tune=tune), choose_propensity(propensity, log, tune=tune)
-    encoder = encoder or ContextEncoder.fit(log.contexts, text=log.text)
+    encoder = encoder or fit_encoder(log, text_encoder, text_dim, fold)
     X = Features.of(encoder, log.contexts, n=log.n_contexts)
     nuisances = crossfit(
         log,

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
-from nasheval.contexts.columns import NumericColumn
+from nasheval.contexts.columns import NumericColumn, VectorColumn
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import InputError
 from nasheval.nuisance.learners import Features
@@ -86,16 +86,17 @@ def _payoffs(payoff: PayoffModel, X: Features) -> Floats:
 def mixable(encoder: ContextEncoder) -> tuple[Bools, Ints]:
     """Return which columns for trees can be mixed, (p,), and for each column for networks which of them it is, (q,).
 
-    Numbers and text vectors can; what is not one of them has -1.
+    Numbers, vectors and texts can; what is not one of them has -1.
     """
     p, q = (len(encoder.feature_names(form)) for form in ("trees", "network"))
     numeric, source = np.zeros(p, bool), np.full(q, -1)
-    place = 0
-    for column, fitted in enumerate(encoder.columns):
-        if isinstance(fitted, NumericColumn):
-            numeric[column], source[place] = True, column
-        place += len(fitted.names("network"))
-    numeric[len(encoder.columns) :], source[place:] = True, np.arange(len(encoder.columns), p)
+    tree = place = 0
+    for fitted in encoder.columns:
+        width = len(fitted.names("trees"))
+        if isinstance(fitted, NumericColumn | VectorColumn):
+            numeric[tree : tree + width], source[place : place + width] = True, np.arange(tree, tree + width)
+        tree, place = tree + width, place + len(fitted.names("network"))
+    numeric[tree:], source[place:] = True, np.arange(tree, p)
     return numeric, source
 
 
@@ -116,4 +117,5 @@ def mixtures(X: Features, columns: tuple[Bools, Ints], one: Ints, other: Ints, s
         at_network * X.network[one] + (1 - at_network) * X.network[other],
         X.categorical,
         X.names,
+        X.vectors,
     )

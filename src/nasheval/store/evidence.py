@@ -27,7 +27,7 @@ import pyarrow.parquet as pq
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Array, Floats, Ints, offsets_of
-from nasheval.contexts.table import is_string
+from nasheval.contexts.table import is_list, is_string
 from nasheval.errors import InputError
 from nasheval.feedback import arrow
 from nasheval.feedback.log import Feedback
@@ -45,6 +45,7 @@ _KINDS = {
 _OURS = (*_KINDS, _VECTOR)
 _MANY, _RATIO = 1 << 24, 1 << 10  # values beyond which a file must have a byte for so many of them
 _MOST_BYTES, _INFLATED = 1 << 28, 1 << 8  # bytes beyond which a file must have one for so many of them
+_LONGEST = 2.0 + 1e-3  # of a unit vector less a mean of such
 _SLACK = 1e-6  # rounding that may take a sum of probabilities above one
 
 
@@ -76,7 +77,7 @@ def evidence_bytes(fit: NuisanceFit, *, dim: int, tag: bool) -> bytes:
     """Return a log with its nuisances as a Parquet file.
 
     Args:
-        dim: features of the text, the last ones of `fit.X`.
+        dim: features of the texts, the last ones of `fit.X`.
         tag: whether to put tags in the place of texts.
     """
     log = fit.log.whole
@@ -84,8 +85,8 @@ def evidence_bytes(fit: NuisanceFit, *, dim: int, tag: bool) -> bytes:
     if taken:
         raise InputError(f"A context column is called {taken[0]!r}, a name that saved models use; rename it and fit.")
     contexts = log.contexts
-    if tag and log.text is not None:
-        contexts = contexts.set_column(contexts.column_names.index(log.text), log.text, tagged(contexts[log.text]))
+    for name in log.texts if tag else ():
+        contexts = contexts.set_column(contexts.column_names.index(name), name, tagged(contexts[name]))
     table = arrow.to_arrow(replace(log, contexts=contexts, records=log.records.replace(voter=None), voters=None))
     columns = {_FOLD: pa.array(fit.fold, pa.int16())}
     columns[_PROPENSITY] = _lists(np.diff(fit.log.context_offsets), fit.raw_propensity, np.float64)
@@ -149,7 +150,7 @@ def evidence_of(raw: bytes, *, n_contexts: int, n_voters: int | None, dim: int, 
         fold=np.asarray(own[_FOLD]),
         propensity=_flat(own, _PROPENSITY, verdicts if cut else records, 0.0, 1.0 + _SLACK),
         mu=_flat(own, _MU, verdicts, -1.0 - _SLACK, 1.0 + _SLACK),
-        vectors=_flat(own, _VECTOR, dim, -1.0 - _SLACK, 1.0 + _SLACK).reshape(-1, dim) if dim else None,
+        vectors=_flat(own, _VECTOR, dim, -_LONGEST, _LONGEST).reshape(-1, dim) if dim else None,
         clipped=_clipped(own) if _RAISED in own else None,
     )
 
@@ -236,7 +237,7 @@ def _digest(column: Any, update: Callable[[Any], None]) -> None:
     update(str(column.type).encode())
     update(np.packbits(np.asarray(column.is_valid())).tobytes())
     column = column.drop_null()
-    if pa.types.is_list(column.type) or pa.types.is_large_list(column.type):
+    if is_list(column.type):
         update(np.asarray(pc.list_value_length(column), np.int64).tobytes())
         _digest(column.flatten(), update)
     elif pa.types.is_struct(column.type):

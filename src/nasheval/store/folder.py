@@ -41,7 +41,7 @@ _TOP: Kinds = {
 }  # fmt: skip
 _DATA: Kinds = {
     "fingerprint": str, "contexts": int, "records": int, "menus": int, "voters": (int, _NOTHING), "design": str,
-    "text": (str, _NOTHING), "text_kept": bool,
+    "text": (str, list, _NOTHING), "text_kept": bool,
 }  # fmt: skip
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*\.(json|parquet|safetensors|txt)")
 _MOST_FILES = 10_000
@@ -139,6 +139,8 @@ def _check_manifest(manifest: dict[str, Any], source: str) -> None:
     require_fields(manifest["data"], "'data'", _DATA)
     require_names(manifest["agents"], "'agents'")
     require_names(manifest["features"], "'features'")
+    if isinstance(manifest["data"]["text"], list):
+        require_names(manifest["data"]["text"], "'text'")
 
 
 def _check_names(files: Mapping[str, Any]) -> None:

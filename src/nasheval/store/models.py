@@ -28,7 +28,7 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Floats, readonly
-from nasheval.contexts.text import WORDLLAMA
+from nasheval.contexts.text import AUTO, MODEL_ARGUMENT, TextEncoder, is_published, text_encoder_of
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.files import Kinds, require_fields
@@ -50,8 +50,8 @@ from nasheval.store.evidence import EVIDENCE, Evidence, evidence_bytes, evidence
 from nasheval.store.folder import MANIFEST, Files, check_target, open_folder, reading, write_folder
 from nasheval.store.games import TERMS, Ground, pack_payoff, pack_policy, unpack_payoff, unpack_policy
 from nasheval.store.outcomes import Frame, pack_outcome, unpack_outcome
-from nasheval.store.routers import ENCODER, check_routed, encoder_of, is_published, pack_routed
-from nasheval.store.settings import decode, encode, unsavable
+from nasheval.store.routers import ENCODER, check_routed, encoder_of, pack_routed
+from nasheval.store.settings import decode, encode
 from nasheval.store.text_tags import remembering
 
 _METRICS = ("n_verdicts", "r2", "r2_within", "log_loss", "smallest", "floor", "clipped_share")
@@ -88,7 +88,9 @@ def save(model: Any, path: str | PathLike[str], *, overwrite: bool = False, keep
     if not hasattr(model, "policy_") or not hasattr(model, "stage1_"):
         raise InputError(f"This {type(model).__name__} is not fitted, so there is nothing to save; call fit first.")
     check_target(Path(path).resolve(), overwrite)  # before the work, not after it
-    parameters = {name: encode(value, name) for name, value in model.get_params(deep=False).items()}
+    options = model.get_params(deep=False)
+    options["text_encoder"] = _setting(options.get("text_encoder"))
+    parameters = {name: encode(value, name) for name, value in options.items()}
     files: dict[str, bytes] = {}
     stage1 = pack_stage1(model.stage1_, files, keep_text=keep_text)
     inner = model.policy_.policy if isinstance(model.policy_, AmongAvailable) else model.policy_
@@ -97,22 +99,29 @@ def save(model: Any, path: str | PathLike[str], *, overwrite: bool = False, keep
     write_folder(path, manifest, files, overwrite=overwrite)
 
 
-def load(path: str | PathLike[str], make: Callable[..., _Made]) -> _Made:
+def load(path: str | PathLike[str], make: Callable[..., _Made], *, text_encoder: Any = None) -> _Made:
     """Return the model that `save` wrote; a ModelFileError where the folder is damaged, edited or too new.
 
     Args:
         make: takes the settings by name and returns an estimator to be given what was fitted.
+        text_encoder: what embeds texts in place of what the folder names.
     """
     manifest, files = open_folder(path)
+    if text_encoder is not None:
+        _check_given(text_encoder, manifest)
     with reading(files.folder / MANIFEST):
-        parameters = {"unseen": "tie"}  # that of models saved before pairs were bridged
+        parameters: dict[str, Any] = {"unseen": "tie"}  # that of models saved before pairs were bridged
         parameters |= {name: decode(value) for name, value in manifest["parameters"].items()}
+        named = parameters.get("text_encoder")
+        if named not in (None, AUTO) and not is_published(text_encoder_of(named).name):
+            raise ValueError(f"'text_encoder' is {named!r:.80}, no name of a published one")
+        parameters["text_encoder"] = named if text_encoder is None else text_encoder
         model: Any = make(**{**parameters, "engine": "local"})  # where it was fitted is not where it answers
         Terms(**{name: getattr(model, name) for name in TERMS})  # for its checks
         jobs: Any = parameters.get("n_jobs")
         if not (jobs is None or (type(jobs) is int and jobs != 0)):
             raise ValueError(f"'n_jobs' is {jobs!r:.40}")
-        stage1 = unpack_stage1(manifest, files, jobs or os.cpu_count() or 1)
+        stage1 = unpack_stage1(manifest, files, jobs or os.cpu_count() or 1, text_encoder=text_encoder)
         device = Effort(device=str(parameters.get("device", "auto")))
         policy: Policy = unpack_policy(manifest["policy"], files, lambda exact: exact.fit(stage1, device))
         policy = among_available(policy, stage1.log, parameters.get("availability"))
@@ -124,6 +133,21 @@ def load(path: str | PathLike[str], make: Callable[..., _Made]) -> _Made:
     return model
 
 
+def _setting(text_encoder: Any) -> Any:
+    """Return an argument `text_encoder` as a saved model has it: without what cannot be saved, or should not be."""
+    if text_encoder in (None, AUTO):
+        return text_encoder
+    encoder = text_encoder_of(text_encoder)
+    plain = TextEncoder(encoder.saved_name, encoder.dim)
+    return plain if isinstance(text_encoder, TextEncoder) else plain.model
+
+
+def _check_given(text_encoder: Any, manifest: dict[str, Any]) -> None:
+    text_encoder_of(text_encoder)  # for its checks
+    if manifest["data"]["text"] is None:
+        raise InputError(*(MODEL_ARGUMENT, " was given, but this model has no text column."))
+
+
 # -- Stage 1 ----------------------------------------------------------------------------------------------------------
 
 
@@ -132,12 +156,10 @@ def pack_stage1(stage1: Stage1, files: dict[str, bytes], *, keep_text: bool = Fa
 
     Raises an InputError where it has no safe form.
     """
-    fit, log, text = stage1.nuisances, stage1.log, stage1.encoder.text_encoder
+    fit, log = stage1.nuisances, stage1.log
     saved = stage1 if isinstance(stage1, SavedStage1) else None
-    if keep_text and saved and not saved.text_kept and log.text:
+    if keep_text and saved and not saved.text_kept and log.texts:
         raise InputError("keep_text is True, but this model was saved without its texts; fit again to keep them.")
-    if text is not None and text.model != WORDLLAMA and (not is_published(text.model) or os.path.exists(text.model)):
-        raise unsavable("its text encoder", f"{text.model!r}, a path on this machine")
     stage = {
         "folds": fit.n_folds,
         "propensity": _pack_propensity(fit),
@@ -147,16 +169,24 @@ def pack_stage1(stage1: Stage1, files: dict[str, bytes], *, keep_text: bool = Fa
         "payoff": pack_payoff(stage1.payoff, files),
     }
     files[ENCODER] = stage1.encoder.to_json().encode()
-    tag = log.text is not None and not keep_text and (saved is None or saved.text_kept)
-    files[EVIDENCE] = evidence_bytes(fit, dim=text.dim if text else 0, tag=tag)
+    tag = bool(log.texts) and not keep_text and (saved is None or saved.text_kept)
+    files[EVIDENCE] = evidence_bytes(fit, dim=stage1.encoder.text_size, tag=tag)
     data = {
         "fingerprint": saved.fingerprint if saved else fingerprint(log),
         "contexts": log.n_contexts, "records": log.n_records, "menus": len(log.menus),
         "voters": None if log.records.voter is None else len(log.voters or ()),
-        "design": log.design, "text": log.text, "text_kept": log.text is not None and keep_text,
+        "design": log.design, "text": _text(log), "text_kept": bool(log.texts) and keep_text,
     }  # fmt: skip
     named = {"agents": list(log.agents), "features": log.contexts.column_names}
-    return {**named, "data": data, "metrics": _metrics(fit), "stage1": stage}
+    text, metrics = stage1.encoder.text_encoder, _metrics(fit)
+    if text is not None:
+        metrics["text_encoder"] = f"{text.saved_name}, {text.size} dimensions"
+    return {**named, "data": data, "metrics": metrics, "stage1": stage}
+
+
+def _text(log: Feedback) -> str | list[str] | None:
+    """Return the text columns of a log as JSON has them."""
+    return list(log.text) if isinstance(log.text, tuple) else log.text
 
 
 def _metrics(fit: NuisanceFit) -> dict[str, Any]:
@@ -172,7 +202,7 @@ def _with_mu(fit: NuisanceFit, mu: Any) -> NuisanceFit:
     return fit
 
 
-def unpack_stage1(manifest: dict[str, Any], files: Files, n_jobs: int) -> SavedStage1:
+def unpack_stage1(manifest: dict[str, Any], files: Files, n_jobs: int, *, text_encoder: Any = None) -> SavedStage1:
     """Return the Stage 1 of a checked manifest and its files; a ValueError or ModelFileError for what is no Stage 1."""
     data, stage = manifest["data"], manifest["stage1"]
     stage.setdefault("unseen", "tie")  # models saved before pairs were bridged
@@ -182,14 +212,14 @@ def unpack_stage1(manifest: dict[str, Any], files: Files, n_jobs: int) -> SavedS
     if stage["unseen"] not in UNSEEN:
         raise ValueError(f"'unseen' is {stage['unseen']!r:.40}")
     aggregator = decode(stage["aggregator"])
-    encoder = files.parsed(ENCODER, lambda raw: encoder_of(raw, data["text"]))
+    encoder = files.parsed(ENCODER, lambda raw: encoder_of(raw, data["text"], text_encoder))
     size = {"n_contexts": data["contexts"], "n_voters": data["voters"]}
-    size["dim"] = encoder.text_encoder.dim if encoder.text_encoder else 0
+    size["dim"] = encoder.text_size
     cut = isinstance(aggregator, AsAsked)
     evidence = files.parsed(EVIDENCE, lambda raw: evidence_of(raw, cut=cut, **size))
     _require_same(manifest, evidence, stage["folds"])
     if evidence.vectors is not None:
-        encoder = remembering(encoder, evidence.log.contexts[data["text"]], evidence.vectors)
+        encoder = remembering(encoder, evidence.log.contexts, evidence.vectors)
     with reading(files.folder / EVIDENCE):
         X = Features.of(encoder, evidence.log.contexts, n=evidence.log.n_contexts)
     log, _ = as_asked(evidence.log, aggregator)
@@ -223,7 +253,7 @@ def _require_same(manifest: dict[str, Any], evidence: Evidence, folds: int) -> N
         "records": (data["records"], log.n_records),
         "menus": (data["menus"], len(log.menus)),
         "design": (data["design"], log.design),
-        "text": (data["text"], log.text),
+        "text": (data["text"], _text(log)),
         "folds": (list(range(folds)) if folds < 1 << 15 else None, np.unique(evidence.fold).tolist()),
     }
     for name, (here, there) in both.items():

@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import ArrayLike
 
 from nasheval.arrays import Array, Floats
-from nasheval.contexts.columns import FARTHEST, AnyColumn, BooleanColumn, CategoricalColumn
+from nasheval.contexts.columns import FARTHEST, AnyColumn, BooleanColumn, CategoricalColumn, NumericColumn, VectorColumn
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.contexts.values import levels_of, truths
 from nasheval.errors import ConvergenceError, InputError, MissingExtraError
@@ -72,6 +72,7 @@ def _fed(column: AnyColumn, values: Any) -> Array:
         coded = levels_of(column.name, values)
         texts = np.array([*coded.dictionary.to_pylist(), _MISSING], dtype=object)
         return np.asarray(texts[np.asarray(coded.indices.fill_null(-1))])
+    assert not isinstance(column, VectorColumn)  # `_exportable` refuses them
     return truths(column.name, values) if isinstance(column, BooleanColumn) else column.parse(column.name, values)
 
 
@@ -82,11 +83,13 @@ def _exportable(policy: Policy) -> LearnedEquilibria:
             "(--policy learned, or policy='learned') to export it."
         )
     encoder = policy.exact.encoder
-    if encoder.text is not None:
+    if encoder.texts:
         raise InputError(
             f"This model reads the text column {encoder.text!r}, and its text encoder is no part of ONNX; fit one "
             "without text (--text none) to export it."
         )
+    if vectors := [column.name for column in encoder.columns if isinstance(column, VectorColumn)]:
+        raise InputError(f"This model reads the vectors {vectors[0]!r}, which are no part of ONNX; fit one without.")
     if not encoder.columns:
         raise InputError("This model has no context columns, so there is nothing to ask the graph about.")
     taken = {"lottery", "agent"} & {column.name for column in encoder.columns}
@@ -170,6 +173,7 @@ def _column(graph: _Graph, column: AnyColumn) -> list[str]:
     if isinstance(column, BooleanColumn):
         value, filler = raw, column.share
     else:
+        assert isinstance(column, NumericColumn)  # `_exportable` refuses vectors
         lead = graph.put("Sub", raw, graph.constant(np.float64(column.mean)))
         value = graph.put("Div", lead, graph.constant(np.float64(column.scale)))
         value = graph.put("Clip", value, graph.constant(np.float64(-FARTHEST)), graph.constant(np.float64(FARTHEST)))

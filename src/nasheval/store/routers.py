@@ -7,15 +7,16 @@ is loaded whole checks this file against the log.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
+from dataclasses import replace
 from os import PathLike
 from typing import Any
 
 import numpy as np
 
 from nasheval.arrays import Array, Ints, n_pairs
-from nasheval.contexts.encoder import ContextEncoder
+from nasheval.contexts.encoder import ContextEncoder, names_of
+from nasheval.contexts.text import is_published, text_encoder_of
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.columns import ColumnModels
 from nasheval.nuisance.voters import VoterModels
@@ -37,36 +38,41 @@ from nasheval.store.settings import decode
 from nasheval.store.tensors import tensors_bytes, tensors_of
 
 ENCODER, ROUTING = "encoder.json", "routing.safetensors"
-_MODEL_NAME = re.compile(r"[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?")  # such as wordllama, Qwen/Qwen3-Embedding-4B
 _KINDS = ("voters", "trees")  # outcome models of which a router can be loaded alone
 
 
-def load_router(path: str | PathLike[str]) -> Router | None:
+def load_router(path: str | PathLike[str], *, text_encoder: Any = None) -> Router | None:
     """Return the router of a saved model; None where it takes the whole model: a stack, or an older file.
 
     It answers as `load(path).router()` would, but does not know the tags that stand for a log's texts.
+
+    Args:
+        text_encoder: as in `nasheval.load`.
     """
     manifest, files = open_folder(path)
     outcome = manifest["stage1"].get("outcome")
     if ROUTING not in manifest["files"] or not isinstance(outcome, dict) or outcome.get("kind") not in _KINDS:
         return None
     with reading(files.folder / MANIFEST):
-        return Router(_policy(manifest, files))
+        return Router(_policy(manifest, files, text_encoder))
 
 
-def is_published(model: str) -> bool:
-    """Tell whether a text model goes by a name, not by a path, from which a hostile one could be loaded."""
-    return bool(_MODEL_NAME.fullmatch(model))
+def encoder_of(raw: bytes, text: str | list[str] | None, given: Any = None) -> ContextEncoder:
+    """Return the encoder in a file; raises a ValueError for anything else, and unless its text column is `text`.
 
-
-def encoder_of(raw: bytes, text: str | None) -> ContextEncoder:
-    """Return the encoder in a file; raises a ValueError for anything else, and unless its text column is `text`."""
+    Args:
+        given: what embeds texts in place of what the file names, as in `NashEval(text_encoder=...)`.
+    """
     encoder = ContextEncoder.from_json(raw.decode("utf-8"))
-    if encoder.text != text:
+    if encoder.texts != names_of(text):
         raise ValueError(f"its text column is {encoder.text!r:.60} where manifest.json tells of {text!r:.60}")
-    if encoder.text_encoder is not None and not is_published(encoder.text_encoder.model):
-        raise ValueError(f"its text model is {encoder.text_encoder.model!r:.80}, no name of a published one")
-    return encoder
+    named = encoder.text_encoder
+    if named is not None and not is_published(named.name):
+        raise ValueError(f"its text model is {named.name!r:.80}, no name of a published one")
+    if named is None or given is None:
+        return encoder
+    model = text_encoder_of(given).model
+    return replace(encoder, text_encoder=replace(named, model=model, fetch=True))
 
 
 # -- writing ----------------------------------------------------------------------------------------------------------
@@ -132,9 +138,9 @@ def _probe_arrays(probes: Probes, name: str) -> dict[str, Array]:
 # -- reading ----------------------------------------------------------------------------------------------------------
 
 
-def _policy(manifest: dict[str, Any], files: Files) -> Policy:
+def _policy(manifest: dict[str, Any], files: Files, text_encoder: Any) -> Policy:
     agents, stage, data = tuple(manifest["agents"]), manifest["stage1"], manifest["data"]
-    encoder = files.parsed(ENCODER, lambda raw: encoder_of(raw, data["text"]))
+    encoder = files.parsed(ENCODER, lambda raw: encoder_of(raw, data["text"], text_encoder))
     arrays = files.parsed(ROUTING, tensors_of)
     with reading(files.folder / ROUTING):
         _check(arrays, len(agents))

@@ -16,6 +16,7 @@ from nasheval.errors import InputError
 @cache
 def _of_policies() -> dict[str, Any]:
     """Return the kinds of settings that a router takes, by name."""
+    from nasheval.contexts.text import TextEncoder
     from nasheval.game.costs import SoftBudget
     from nasheval.game.regularizers import L2, Entropy
     from nasheval.payoff.aggregators import AsAsked, Cubic, Mean, Weighted
@@ -24,7 +25,7 @@ def _of_policies() -> dict[str, Any]:
     from nasheval.policy.learned import LearnedPolicy
     from nasheval.policy.learned_training import Recipe, Training
 
-    listed = (L2, Entropy, SoftBudget, Mean, AsAsked, Weighted, Cubic, Strength)
+    listed = (TextEncoder, L2, Entropy, SoftBudget, Mean, AsAsked, Weighted, Cubic, Strength)
     return {kind.__name__: kind for kind in (*listed, ExactPolicy, LearnedPolicy, Recipe, Training)}
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from hashlib import blake2b
 from typing import Any
 
@@ -40,18 +40,18 @@ class RememberedTexts(TextEncoder):
 
     Args:
         known: {text or tag: its row in `vectors`}.
-        vectors: (rows, dim).
+        vectors: (rows, size).
     """
 
     known: dict[str, int] = field(default_factory=dict, compare=False, repr=False)
     vectors: Floats = field(default_factory=lambda: np.zeros((0, 0), np.float32), compare=False, repr=False)
 
     def encode(self, texts: object) -> npt.NDArray[np.float32]:
-        """Embed n texts, (n, dim); those that are known are looked up."""
+        """Embed n texts, (n, size); those that are known are looked up."""
         coded = as_strings(texts).dictionary_encode()
         distinct = coded.dictionary.to_pylist()
         place = np.array([self.known.get(text, -1) for text in distinct], np.int64)
-        vectors = np.zeros((len(distinct) + 1, self.dim), np.float32)  # the last row is that of a missing text
+        vectors = np.zeros((len(distinct) + 1, self.size), np.float32)  # the last row is that of a missing text
         vectors[:-1][place >= 0] = self.vectors[place[place >= 0]]
         new = np.flatnonzero(place < 0)
         if len(new):
@@ -60,13 +60,17 @@ class RememberedTexts(TextEncoder):
         return vectors[codes]
 
 
-def remembering(encoder: ContextEncoder, texts: Any, vectors: Floats) -> ContextEncoder:
-    """Return the encoder with the vectors, (n, dim), of n texts or tags."""
+def remembering(encoder: ContextEncoder, contexts: pa.Table, vectors: Floats) -> ContextEncoder:
+    """Return the encoder with the vectors, (n, text_size), of the texts or tags of n contexts."""
     plain = encoder.text_encoder
     if plain is None:
         return encoder
-    coded = as_strings(texts).dictionary_encode()
-    codes, first = np.unique(np.asarray(coded.indices.fill_null(-1)), return_index=True)
-    known = dict(zip(coded.dictionary.to_pylist(), first[codes >= 0].tolist(), strict=True))
-    made = RememberedTexts(plain.model, plain.dim, known, readonly(vectors))
+    known: dict[str, int] = {}
+    for place, name in enumerate(encoder.texts):
+        coded = as_strings(contexts[name]).dictionary_encode()
+        codes, first = np.unique(np.asarray(coded.indices.fill_null(-1)), return_index=True)
+        rows = first[codes >= 0] * len(encoder.texts) + place
+        known |= dict(zip(coded.dictionary.to_pylist(), rows.tolist(), strict=True))
+    saved = {each.name: getattr(plain, each.name) for each in fields(TextEncoder)}
+    made = RememberedTexts(**saved, known=known, vectors=readonly(vectors.reshape(-1, plain.size)))
     return ContextEncoder(encoder.columns, encoder.text, made)

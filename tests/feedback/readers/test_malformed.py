@@ -167,7 +167,7 @@ CASES = [
     ("NaN in a context", table(n=[1.0, float("nan")]), votes(context=["n"])),
     ("infinity in a context", csv("x,y,tie,1", "x,y,tie,-inf", more="n"), votes(context=["n"])),
     ("infinity among categories", table(n=pa.array([1.0, float("inf")]).dictionary_encode()), votes(context=["n"])),
-    ("nested context", table(n=[[1], [2]]), votes(context=["n"])),
+    ("nested context", table(n=[["1"], ["2"]]), votes(context=["n"])),
     (
         "the nested tags as context",
         table(category_tag=[{"math_v0.1": {"math": True}, "if_v0.1": {"if": True, "score": 5}}] * 2),

@@ -75,7 +75,7 @@ class ContextRows:
         """Return how many rows there are; raise at the first block with rows that the model cannot use."""
         total = 0
         for contexts, _, checks in self._checked(size, 0):
-            nothing = np.zeros((1, self.encoder.text_encoder.dim), np.float32) if self.encoder.text_encoder else None
+            nothing = np.zeros((1, self.encoder.text_size), np.float32)
             try:
                 self.encoder.encode(contexts, vectors=nothing)
             except ReadError as error:

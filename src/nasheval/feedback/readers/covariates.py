@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nasheval.arrays import Ints
+from nasheval.contexts.encoder import names_of
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.arrow_columns import coded
 from nasheval.feedback.coverage import ReadReport
@@ -23,6 +24,7 @@ from nasheval.feedback.readers.grouping import (
     refuse_bad_contexts,
     refuse_id_disagreement,
     uniform_text,
+    uniform_vectors,
 )
 from nasheval.feedback.readers.parsing import names_in, numeric_column, refuse_unknown, time_column
 from nasheval.feedback.readers.row_checks import OnError, RowChecks, listed, raw_values, several
@@ -55,7 +57,7 @@ class Covariates:
         source: Source,
         *,
         context: Sequence[str] | str | None,
-        text: str | None,
+        text: str | Sequence[str] | None,
         join: Any,
         roles: dict[str, str | None],
         categorical: Sequence[str] | str | None = None,
@@ -70,21 +72,22 @@ class Covariates:
         tags = tag_paths(source.schema.field(TAGS).type) if TAGS in source.names else {}
         names = [context] if isinstance(context, str) else list(dict.fromkeys(several(context or (), "context")))
         source.need("" if by_model else "context", *names, also=[*tags, *elsewhere])
-        _refuse_outcomes(refused or {}, names, text, joined, source.label)
+        texts = names_of(text if text is None or isinstance(text, str) else several(text, "text"))
+        _refuse_outcomes(refused or {}, names, texts, joined, source.label)
         used = {role: column for role, column in roles.items() if column}
         for role, name in [*used.items(), *([("join", joined.left)] if joined else [])]:
             source.need(role, name)
-        column = prompt if text == "prompt" and text not in [*source.names, *elsewhere] and prompt else text
-        if column:
-            source.need("" if by_model else "text", column, also=elsewhere)
-        wanted = [*names, *([column] if column and column not in names else [])]
+        here = [*source.names, *elsewhere]
+        columns = {name: prompt if name == "prompt" not in here and prompt else name for name in texts if name}
+        source.need("" if by_model else "text", *columns.values(), also=elsewhere)
+        wanted = list(dict.fromkeys([*names, *columns.values()]))
         if joined and not set(wanted) & set(elsewhere):
             names_here = (Argument("context"), " or ", Argument("text"), f" ({listed(elsewhere)}).")
             label = joined.source.label
             raise InputError(Argument("join"), f" brings no column: name those that {label} adds with ", *names_here)
         self.source, self.join, self.named, self.roles = source, joined, named, used
-        self.text, self.text_column, self.json_text = text, column, json_text and column == prompt
-        self.context = [name for name in names if name != text]
+        self.texts, self.json_text = columns, prompt if json_text else None
+        self.context = [name for name in names if name not in columns]
         self.categorical = _categorical(categorical, self.context)
         self.tags = {name: tags[name] for name in names if name in tags and name not in source.names}
         self.from_join = [name for name in wanted if name in elsewhere]
@@ -100,7 +103,7 @@ class Covariates:
     def with_own(self, columns: Iterable[str]) -> list[str]:
         """Return some columns of the log and all that stand beside them."""
         keys = [*self.roles.values(), *([self.join.left] if self.join else [])]
-        own = [*self.context, *([self.text_column] if self.text_column else [])]
+        own = [*self.context, *self.texts.values()]
         plain = [name for name in own if name not in self.tags and name not in self.from_join]
         return [*columns, *keys, *plain, *([TAGS] if self.tags else [])]
 
@@ -108,7 +111,7 @@ class Covariates:
     def as_text(self) -> set[str]:
         """The columns that must not be taken for numbers: ids, names, prompts and categories."""
         ids = [self.roles.get("context_id"), self.roles.get("voter"), self.join.left if self.join else None]
-        return {name for name in [*ids, self.text_column, *self.categorical, *self.named] if name}
+        return {name for name in [*ids, *self.texts.values(), *self.categorical, *self.named] if name}
 
     def contexts(self, checks: RowChecks, table: pa.Table) -> pa.Table:
         """Return the context columns and the prompt, one row for each row of the log."""
@@ -122,11 +125,11 @@ class Covariates:
             else:
                 column = other[name] if other is not None and name in self.from_join else table[name]
             columns[name] = self._settled(checks, column, name)
-        if self.text and self.text_column:
-            raw = other if other is not None and self.text_column in self.from_join else table
-            columns[self.text] = self._prompts(checks, raw[self.text_column])
+        for name, place in self.texts.items():
+            raw = other if other is not None and place in self.from_join else table
+            columns[name] = self._prompts(checks, raw[place], place)
         refuse_bad_contexts(checks, pa.table(columns))
-        contexts = pa.table({name: uniform_text(column) for name, column in columns.items()})
+        contexts = uniform_vectors(checks, pa.table({n: uniform_text(column) for n, column in columns.items()}))
         if ids := self.roles.get("context_id"):
             refuse_id_disagreement(checks, contexts, names_in(table, ids, checks.source), ids)
         return contexts
@@ -142,13 +145,14 @@ class Covariates:
             guessed, origin = self.source.untyped and name not in self.as_text, ""
         return refuse_unknown(checks, column, name, origin=origin) if guessed else column
 
-    def _prompts(self, checks: RowChecks, column: pa.ChunkedArray) -> pa.ChunkedArray:
-        said, bad = (first_of_json_lists if self.json_text else prompts)(column)
-        accepted = "a JSON list of strings" if self.json_text else "text, or a list of {role, content} messages"
+    def _prompts(self, checks: RowChecks, column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
+        is_json = name == self.json_text
+        said, bad = (first_of_json_lists if is_json else prompts)(column)
+        accepted = "a JSON list of strings" if is_json else "text, or a list of {role, content} messages"
         if bad.any():
             what = f"the prompt cannot be read: found {raw_values(column, bad)}"
             fix = "correct the prompt, or leave prompts out with text=None"
-            checks.reject(bad, what, column=self.text_column, accepted=accepted, fix=fix)
+            checks.reject(bad, what, column=name, accepted=accepted, fix=fix)
         return said
 
     def record_columns(self, checks: RowChecks, table: pa.Table) -> dict[str, Any]:
@@ -175,7 +179,7 @@ class Covariates:
         if len(rows) < table.num_rows:
             ids = ids.take(pa.array(rows)) if ids is not None else None
             contexts = contexts.take(pa.array(rows)) if contexts.num_columns else contexts
-        return group_rows(contexts, len(rows), ids=ids, text=self.text)
+        return group_rows(contexts, len(rows), ids=ids, text=next(iter(self.texts), None))
 
     def log(
         self,
@@ -204,7 +208,7 @@ class Covariates:
             contexts=contexts,
             context_of=context_of,
             n_contexts=int(context_of.max()) + 1,
-            text=self.text,
+            text=tuple(self.texts),
             report=ReadReport(
                 source=checks.source,
                 kind=kind,
@@ -221,19 +225,19 @@ class Covariates:
 
     def _described(self) -> dict[str, str]:
         """Return which column plays which role, for a report."""
-        roles = {**self.roles, "text": self.text_column or "", "context": ", ".join(self.context)}
+        roles = {**self.roles, "text": ", ".join(self.texts.values()), "context": ", ".join(self.context)}
         if self.join:
             roles["join"] = f"{self.join.left} = {self.join.right} of {self.join.source.label}"
         return {role: name for role, name in roles.items() if name}
 
 
 def _refuse_outcomes(
-    refused: Mapping[str, str], context: list[str], text: str | None, join: Join | None, source: str
+    refused: Mapping[str, str], context: list[str], texts: Sequence[str], join: Join | None, source: str
 ) -> None:
     """Raise where the verdict, or who was compared, is asked for as context, or as the key to it."""
     outcomes = {column: why for column, why in refused.items() if why != BALLOT}  # a prompt may tell ballots apart
     asked = [("context", "context", name, refused) for name in context]
-    asked += [("text", "the text", text, outcomes)] if text else []
+    asked += [("text", "the text", name, outcomes) for name in texts]
     asked += [("join", "the key of a join", join.left, outcomes)] if join else []
     for role, meaning, column, why in asked:
         if column in why:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Ints
 from nasheval.contexts.table import is_string
+from nasheval.contexts.vectors import VECTORS_ACCEPTED, as_bytes, is_vector, parse_vectors
 from nasheval.errors import InputError, ReadError
 from nasheval.feedback.arrow_columns import coded, not_finite
 from nasheval.feedback.readers.arena import TAGS, tag_paths
@@ -31,7 +32,7 @@ def refuse_bad_contexts(checks: RowChecks, table: pa.Table) -> None:
                 f"a context column cannot be of type {short(str(column.type), 60)}",
                 source=checks.source,
                 column=name,
-                accepted="numbers, booleans, text, categories or dates",
+                accepted="numbers, booleans, text, categories, dates or lists of numbers",
                 fix=f"leave the column out of the context, or {plain}",
             )
         checks.reject_values(
@@ -44,11 +45,24 @@ def refuse_bad_contexts(checks: RowChecks, table: pa.Table) -> None:
         )
 
 
+def uniform_vectors(checks: RowChecks, table: pa.Table) -> pa.Table:
+    """Return a table whose lists of numbers are of one length; rows with other ones, or NaN inside, are rejected."""
+    for place, each in enumerate(table.schema):
+        if not is_vector(each.type):
+            continue
+        parsed = parse_vectors(table[place])
+        if parsed.bad.any():
+            fix = "correct the vector, or leave the column out of the context"
+            checks.reject(parsed.bad, parsed.why, column=each.name, accepted=VECTORS_ACCEPTED, fix=fix)
+        table = table.set_column(place, each.name, parsed.column)
+    return table
+
+
 def _is_plain(kind: pa.DataType) -> bool:
     if pa.types.is_dictionary(kind):
         return _is_plain(kind.value_type)
     kinds = ("boolean", "integer", "floating", "decimal", "null", "date", "timestamp")
-    return is_string(kind) or any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)
+    return is_string(kind) or is_vector(kind) or any(getattr(pa.types, f"is_{name}")(kind) for name in kinds)
 
 
 def uniform_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -112,6 +126,8 @@ def codes_of(column: pa.ChunkedArray | pa.DictionaryArray) -> Ints:
         indices = column.indices if isinstance(column, pa.DictionaryArray) else coded(column).indices
         return np.asarray(indices.fill_null(-1)).astype(np.int64) + 1
     joined = column.combine_chunks()
+    if is_vector(joined.type):
+        joined = as_bytes(joined)
     encoded = pc.dictionary_encode(joined, null_encoding="encode")
     return np.asarray(encoded.indices).astype(np.int64)
 

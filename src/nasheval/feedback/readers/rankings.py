@@ -40,7 +40,7 @@ def read_rankings(
     agents: Sequence[str] | None = None,
     order: Sequence[str] | None = None,
     context: Sequence[str] | str | None = None,
-    text: str | None = None,
+    text: str | Sequence[str] | None = None,
     context_id: str | None = None,
     categorical: Sequence[str] | str | None = None,
     voter: str | None = None,

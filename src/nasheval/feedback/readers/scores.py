@@ -28,7 +28,7 @@ def read_scores(
     *,
     agents: Sequence[str] | Mapping[str, Sequence[str]] | str,
     context: Sequence[str] | str | None = None,
-    text: str | None = None,
+    text: str | Sequence[str] | None = None,
     context_id: str | None = None,
     categorical: Sequence[str] | str | None = None,
     pairs_per_context: int | None = None,

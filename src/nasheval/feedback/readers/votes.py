@@ -44,7 +44,7 @@ def read_votes(
     source: Any,
     *,
     context: Sequence[str] | str | None = None,
-    text: str | None = "auto",
+    text: str | Sequence[str] | None = "auto",
     context_id: str | None = None,
     categorical: Sequence[str] | str | None = None,
     model_a: str | None = None,
