@@ -24,7 +24,7 @@ from nasheval.feedback.readers.rankings import read_rankings
 from nasheval.feedback.readers.score_files import SCORE_FILES
 from nasheval.feedback.readers.scores import read_scores
 from nasheval.feedback.readers.sources import Source, list_files, open_file, open_source, suffix_of, together
-from nasheval.feedback.readers.text_files import first_records, read_records
+from nasheval.feedback.readers.text_files import first_records, is_json, read_records
 from nasheval.feedback.readers.votes import read_votes
 
 FORMATS: tuple[Format, ...] = (*JUDGES, *ARENAS, *ANNOTATION, *SCORE_FILES)
@@ -178,14 +178,30 @@ def _open_path(path: str, score: str) -> Opened:
     found = _one_format(logs, path)
     source = together([_open_as(file, found, score) for file in logs], path)
     aside = [file for file in files if formats[file] is None]
+    endings = {_ending(file) for file in logs}
+    for file in aside:
+        if _ending(file) in endings:
+            _refuse_broken(file)
     if aside:
         names = f"{aside[0].name}" + (" and others" if len(aside) > 1 else "")
         source = replace(source, aside={**source.aside, f"files of another make: {names}": len(aside)})
     return source, found, _questions(files, formats) if found.options.get("join_key") else None
 
 
+def _ending(file: Path) -> str:
+    return suffix_of(file).removesuffix(".gz")
+
+
+def _refuse_broken(file: Path) -> None:
+    """Raise where a file of no known make cannot be parsed: what it holds would be lost, and might be a whole model."""
+    if _ending(file) not in _JSON:
+        open_file(file)
+    elif not first_records(file) and not is_json(file):
+        read_records(file)
+
+
 def _format_of(file: Path) -> Format | None:
-    if suffix_of(file).removesuffix(".gz") not in _JSON:
+    if _ending(file) not in _JSON:
         try:
             return recognised(open_file(file).names)
         except ReadError:
@@ -219,7 +235,10 @@ def _questions(files: Sequence[Path], formats: Mapping[Path, Format | None]) -> 
     inside = [(file, one) for file, one in formats.items() if one is not None and one.kind == "questions"]
     if not inside:
         above = [folder / name for folder in files[0].absolute().parents[:_ABOVE] for name in _QUESTIONS]
-        inside = [(file, one) for file in above if file.is_file() and (one := _format_of(file))]
+        above = [file for file in above if file.is_file()]
+        for file in above:
+            _refuse_broken(file)
+        inside = [(file, one) for file in above if (one := _format_of(file))]
     for file, one in inside[:1]:
         return converted(open_file(file), one, "") if one.kind == "questions" else None
     return None

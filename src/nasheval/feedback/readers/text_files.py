@@ -194,6 +194,20 @@ def first_records(file: Path) -> list[Record]:
     return []
 
 
+def is_json(file: Path) -> bool:
+    """Tell whether a file is JSON of whatever kind: one value, or one per line."""
+    raw = _opened(file).removeprefix(b"\xef\xbb\xbf")
+    return _is_value(raw) or (bool(raw.strip()) and all(_is_value(line) for line in io.BytesIO(raw) if line.strip()))
+
+
+def _is_value(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
 def _first_of_list(raw: bytes) -> list[Record]:
     try:
         text = raw.decode("utf-8", "replace")
