@@ -266,7 +266,7 @@ def _wmt(table: pa.Table, file: str) -> Columns:
     }
 
 
-def _ballots(table: pa.Table, source: str) -> tuple[pa.Table, dict[str, int]]:
+def _ballots(table: pa.Table, source: str, score: str) -> tuple[pa.Table, dict[str, int]]:
     """Return each system of a ranking once; a rank of -1 says that it was not ranked."""
     unranked = numbers(table, "rank") == -1
     table = table.filter(pa.array(~unranked))

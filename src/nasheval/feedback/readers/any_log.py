@@ -107,7 +107,7 @@ def read(source: Any, *, kind: str = "auto", score: str = "", baseline: str = ""
     Args:
         source: a path or a table, as in `read_votes`.
         kind: "votes", "rankings" or "scores" sets the reader; "auto" tells.
-        score: of files with several scores per answer, the one to take; else the first.
+        score: of files with several scores per answer, the one to take; else the tool's main one, or the first.
         baseline: of arena-hard judgments that do not name the opponent, its name; else "baseline".
         options: arguments of `read_votes`, `read_rankings` or `read_scores`, in place of what the format sets.
     """
@@ -126,7 +126,7 @@ def open_log(source: Any, *, kind: str = "auto", score: str = "", options: Mappi
     opened, found, questions = _open_path(os.fsdecode(source), score) if is_path else _open_table(source, score)
     named = found is not None and found.records is None and any(options.get(name) for name in _OWN)
     if found is not None and kind in ("auto", found.kind) and not named:
-        return _log(settled(opened, found), found, questions)
+        return _log(settled(opened, found, score), found, questions)
     source = opened if found is None else source
     return Log(source, by_options if kind == "auto" else kind, {})
 

@@ -182,6 +182,15 @@ def read_records(file: Path) -> list[Record]:
     return _json_lines(file, raw)
 
 
+def read_document(file: Path) -> Any:
+    """Return the one value that a JSON file holds."""
+    try:
+        return json.loads(_json_text(file))
+    except (ValueError, RecursionError) as error:
+        fix, what = "check that the file is whole", f"the JSON does not parse ({one_line(error)})"
+        raise ReadError(what, source=str(file), accepted="one JSON value", fix=fix) from None
+
+
 def first_records(file: Path) -> list[Record]:
     """Return some of the first objects of a JSON file, nothing where they cannot be read: they tell who wrote it."""
     try:
