@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -127,9 +128,7 @@ def test_ids_of_results_may_differ_between_models(here):
 @settings(max_examples=50, deadline=None)
 def test_one_metric_is_what_a_file_of_it_alone_says(rows):
     """Three models times two metrics: the one that is taken, read by itself and pair by pair."""
-    import pyarrow as pa
-
-    cells = [{"item": str(i), "agent": "xyz"[k % 3], "metric": "pq"[k // 3], "score": score, "prompt": None, "task": "t"}
+    cells = [{"item": str(i), "agent": "xyz"[k % 3], "metric": "pq"[k // 3], "score": score, "prompt": "", "task": "t"}
              for i, row in enumerate(rows) for k, score in enumerate(row)]  # fmt: skip
     made, left = pivot_one(pa.Table.from_pylist(cells), "table", first=True)
     taken = (

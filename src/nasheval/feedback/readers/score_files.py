@@ -110,7 +110,7 @@ def pivot_one(table: pa.Table, source: str, wanted: str = "", *, first: bool = F
 
 
 def _taken(names: list[str], varying: list[str], source: str, first: bool) -> str | None:
-    """Return the metric to take: a main one, else the only one whose values differ; one that never does tells nothing."""
+    """Return the metric to take: a main one, else the only one whose values differ."""
     known = sorted((name for name in names if name in _MAIN), key=_MAIN.index)
     main = next((name for name in known if name in varying), None)
     choices = [*known, *varying]
