@@ -284,6 +284,20 @@ def test_tables_in_memory_are_told_too():
     assert log.coverage().position_bias is None
 
 
+def test_frames_may_hold_nested_values_of_several_types_that_nobody_uses():
+    log = ne.read(pd.DataFrame(files.ALPACA))
+    assert log.report.kind == "AlpacaEval annotations"
+    assert log.n_records == 3
+
+
+@pytest.mark.parametrize("first", [[None, None], [None, {"score": "A>B"}]])
+def test_lists_may_begin_with_nulls(first, here):
+    rows = [files.HARD[0] | {"uid": "q0", "games": first}, *files.HARD]
+    (here / "j.jsonl").write_text(lines(rows))
+    extra = [] if first[1] is None else ["x > o"]
+    assert said(ne.read("j.jsonl")) == sorted(["o = y", "o > x", "x > o", "o > y", *extra])
+
+
 def test_arguments_win_over_the_format(here):
     path = write(here, CASES["arena-hard judgments"][0])
     assert said(ne.read(path, labels={"A>>B": "tie"})) == ["o = x", "o = y", "o > y", "x > o"]

@@ -8,9 +8,12 @@ import csv
 import io
 import json
 
+import pandas as pd
+import pyarrow.parquet as pq
 import pytest
 
 import nasheval as ne
+from nasheval.contexts.table import as_table
 from nasheval.feedback.readers.any_log import FORMATS, recognised
 
 
@@ -259,6 +262,49 @@ def test_a_file_is_read_as_its_tool_means_it(name, here):
     assert said(log) == expected
     assert log.report.dropped | log.report.aside == dropped
     assert log.report.problems == ()
+
+
+IN_TABLES = [
+    name
+    for name in CASES
+    if name
+    not in ("Label Studio pairs", "lm-evaluation-harness samples", "HELM per-instance stats", "OpenAI evals log")
+]
+
+
+def of_one_type(rows):
+    """Rows that a table can hold: those whose nested values have one type with those before."""
+    kept = []
+    for row in ({key: value for key, value in row.items() if value != {}} for row in rows):
+        try:
+            as_table(pd.DataFrame([*kept, row]))
+        except ne.ReadError:
+            continue
+        kept.append(row)
+    return kept
+
+
+@pytest.mark.parametrize("how", ["pandas", "parquet", "pyarrow"])
+@pytest.mark.parametrize("name", IN_TABLES)
+def test_a_table_of_the_same_rows_is_told_and_read_the_same(name, how, here):
+    """Names of models that stand in the path of a file are not in a table of it."""
+    file, content = next(iter(CASES[name][0].items()))
+    if content.startswith(("[", "{")):
+        rows = json.loads(content) if content.startswith("[") else [json.loads(line) for line in content.splitlines()]
+        rows = of_one_type(rows)
+        content = json.dumps(rows) if content.startswith("[") else lines(rows)
+        frame = pd.DataFrame(rows)
+    else:
+        frame = pd.read_csv(io.StringIO(content))
+    log = ne.read(write(here, {file: content}))
+    if how == "parquet":
+        pq.write_table(as_table(frame), here / "table.parquet")
+    table = {"pandas": frame, "parquet": "table.parquet", "pyarrow": as_table(frame)}[how]
+    read = ne.read(table)
+    assert read.report.kind == name
+    assert said(read) == said(log)
+    assert read.report.dropped | read.report.aside == log.report.dropped | log.report.aside
+    assert read.records.weights.tolist() == pytest.approx(log.records.weights.tolist())
 
 
 def test_every_format_is_tested():

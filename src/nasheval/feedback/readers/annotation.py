@@ -183,7 +183,7 @@ def _is_argilla(rows: list[Record]) -> bool:
 ARGILLA = Format(
     "Argilla records",
     "votes",
-    (),
+    ("*.responses", "*.responses.users"),
     '{"id": "1", "prompt": "Why?", "model_a": "x", "model_b": "y", "better.responses": ["a"], '
     '"better.responses.users": ["u1"], "better.responses.status": ["submitted"]}',
     {

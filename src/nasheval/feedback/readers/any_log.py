@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -17,14 +18,14 @@ from nasheval.feedback.coverage import Origin
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.annotation import ANNOTATION
 from nasheval.feedback.readers.arenas import ARENAS
-from nasheval.feedback.readers.formats import Format, converted, from_records, settled
+from nasheval.feedback.readers.formats import Format, converted, from_records, from_table, settled
 from nasheval.feedback.readers.judges import ARENA_HARD, JUDGES, NO_BASELINE, QUESTIONS
 from nasheval.feedback.readers.preflib import SUFFIXES
 from nasheval.feedback.readers.rankings import read_rankings
 from nasheval.feedback.readers.score_files import SCORE_FILES
 from nasheval.feedback.readers.scores import read_scores
 from nasheval.feedback.readers.sources import Source, list_files, open_file, open_source, suffix_of, together
-from nasheval.feedback.readers.text_files import first_records, is_json, read_records
+from nasheval.feedback.readers.text_files import first_records, is_json, read_lines, read_records
 from nasheval.feedback.readers.votes import read_votes
 
 FORMATS: tuple[Format, ...] = (*JUDGES, *ARENAS, *ANNOTATION, *SCORE_FILES)
@@ -35,6 +36,7 @@ READERS: dict[str, Callable[..., Feedback]] = {
 }
 _JSON = (".json", ".jsonl", ".ndjson")
 _QUESTIONS = ("question.jsonl", "questions.jsonl")
+_FIRST = 20  # rows of a table that tell who wrote it
 _ABOVE = 3  # folders above a file in which its questions may lie
 _COLUMN_ROLES = ("text", "context_id", "voter", "time", "weight", "propensity", "grade")
 _UNNAMED = "no field names this opponent; give its name with baseline= or --baseline"
@@ -162,11 +164,23 @@ Opened = tuple[Source, Format | None, Source | None]  # a log, its format, and t
 
 
 def _open_table(data: Any, score: str) -> Opened:
-    opened = open_source(data)
-    found = recognised(opened.names)
-    if found is None or found.kind == "questions":
+    opened = _opened_table(data)
+    found = recognised(opened.names, _head(opened))
+    if found is None or found.kind == "questions" or found.by_path:
         return opened, None, None
-    return converted(opened, found, score), found, None
+    return _as_made(opened, Path(opened.label), found, score), found, None
+
+
+def _opened_table(data: Any) -> Source:
+    """Open a table; of a pandas frame, columns of nested values without a common type as JSON text."""
+    try:
+        return open_source(data)
+    except ReadError as error:
+        values = list(data[error.column]) if hasattr(data, "assign") and error.column else []
+        if not any(isinstance(one, list | dict) for one in values):
+            raise
+        text = [json.dumps(one, default=str) if isinstance(one, list | dict) else one for one in values]
+        return _opened_table(data.assign(**{str(error.column): text}))
 
 
 def _open_path(path: str, score: str) -> Opened:
@@ -194,16 +208,17 @@ def _ending(file: Path) -> str:
 
 def _refuse_broken(file: Path) -> None:
     """Raise where a file of no known make cannot be parsed: what it holds would be lost, and might be a whole model."""
-    if _ending(file) not in _JSON:
+    if not _is_json(file):
         open_file(file)
     elif not first_records(file) and not is_json(file):
         read_records(file)
 
 
 def _format_of(file: Path) -> Format | None:
-    if _ending(file) not in _JSON:
+    if not _is_json(file):
         try:
-            return recognised(open_file(file).names)
+            opened = open_file(file)
+            return recognised(opened.names, _head(opened))
         except ReadError:
             return None
     head = first_records(file)
@@ -225,9 +240,46 @@ def _one_format(logs: Mapping[Path, Format], path: str) -> Format:
 
 
 def _open_as(file: Path, format: Format, score: str) -> Source:
-    if format.records:
-        return from_records(read_records(file), file, format, score)
-    return converted(open_file(file), format, score)
+    if not format.records or not _is_json(file):
+        return _as_made(open_file(file), file, format, score)
+    quick = from_table(read_lines(file) if format.quick else None, file, format, score)
+    return quick or from_records(read_records(file), file, format, score)
+
+
+def _as_made(opened: Source, file: Path, format: Format, score: str) -> Source:
+    """Return what a format makes of a table, which may stand for JSON objects."""
+    if not format.records:
+        return converted(opened, format, score)
+    table = opened.read(_roots(opened))[0]
+    return from_table(table, file, format, score) or from_records(_objects(table), file, format, score)
+
+
+def _head(opened: Source) -> list[dict[str, Any]]:
+    """Return the first rows of a table as JSON objects, where it may stand for those of some tool."""
+    if not any(one.records and one.marked(opened.names) for one in FORMATS):
+        return []
+    return next((_objects(table.slice(0, _FIRST)) for _, table in opened.pieces(_roots(opened))), [])
+
+
+def _roots(opened: Source) -> list[str]:
+    """Return the columns of a table without those that stand for nested fields of others."""
+    structs = tuple(f"{field.name}." for field in opened.schema if pa.types.is_struct(field.type))
+    return [name for name in opened.names if not name.startswith(structs)]
+
+
+def _objects(table: pa.Table) -> list[dict[str, Any]]:
+    """Return the rows of a table as JSON objects, without the keys that other rows have."""
+    return [_stripped(row) for row in table.to_pylist()]
+
+
+def _stripped(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _stripped(one) for key, one in value.items() if one is not None}
+    return [_stripped(one) for one in value] if isinstance(value, list) else value
+
+
+def _is_json(file: Path) -> bool:
+    return _ending(file) in _JSON
 
 
 def _questions(files: Sequence[Path], formats: Mapping[Path, Format | None]) -> Source | None:

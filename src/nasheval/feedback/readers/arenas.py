@@ -10,7 +10,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nasheval.feedback.readers.formats import ROW, Columns, Format, chosen, listed_values, numbers, texts
+from nasheval.contexts.table import is_list
+from nasheval.feedback.readers.formats import ROW, Columns, Format, chosen, item, listed_values, numbers, texts
 from nasheval.feedback.readers.text_files import Record
 
 _BUTTONS = {"leftvote": "a", "rightvote": "b", "tievote": "tie", "bothbad_vote": "both_bad"}
@@ -53,6 +54,54 @@ def _first_message(state: Record) -> str | None:
     return None
 
 
+def _fastchat_columns(table: pa.Table) -> tuple[pa.Table, dict[str, int]] | None:
+    """Return the same of a table, all rows at once; None where its columns are of other types than most logs have."""
+    table = table.combine_chunks()
+    kinds = {name: table[name].type for name in table.column_names}
+    turns = pa.list_(pa.list_(pa.string()))
+    inner = {field.name: field.type for field in _inner(kinds.get("states"))}
+    usual = inner.get("model_name") == pa.string() and inner.get("messages") == turns
+    if not usual or kinds.get("type") != pa.string() or kinds.get("models", _NAMES) != _NAMES:
+        return None
+    said, states = table["type"].chunk(0), table["states"].chunk(0)
+    models = table["models"].chunk(0) if "models" in kinds else pa.nulls(len(said), _NAMES)
+    empty = [np.asarray(pc.fill_null(pc.equal(pc.list_value_length(each), 0), True)) for each in (states, models)]
+    other = ~np.asarray(pc.is_in(said, pa.array(list(_BUTTONS)))) & empty[0] & empty[1]
+    columns: Columns = {ROW: np.arange(1, len(said) + 1), "type": said, "prompt": _first_messages(item(states, 0))}
+    for place, side in enumerate("AB"):
+        name = item(models, place)
+        hidden = pc.is_in(name, pa.array(_HIDDEN, pa.string()))
+        columns[side] = pc.if_else(hidden, pc.struct_field(item(states, place), "model_name"), name)
+    columns |= {name: table[name] for name in ("tstamp", "ip") if name in kinds}
+    counted = Counter(str(kind)[:40] for kind in said.filter(pa.array(other)).to_pylist())
+    left = {f"lines of type {kind!r}, which are no votes": count for kind, count in counted.items()}
+    return pa.table(columns).filter(pa.array(~other)), left
+
+
+_NAMES = pa.list_(pa.string())
+
+
+def _inner(kind: Any) -> Any:
+    """Return the fields of the objects in lists of this type; none where it is another."""
+    return kind.value_type if kind and is_list(kind) and pa.types.is_struct(kind.value_type) else ()
+
+
+def _first_messages(states: pa.Array) -> pa.Array:
+    """Return (n,) what the user said first in each conversation, after the messages that stand before every one."""
+    messages = pc.struct_field(states, "messages")
+    row = np.asarray(pc.list_parent_indices(messages))
+    place = np.arange(len(row)) - np.searchsorted(row, row)
+    said, skip = item(pc.list_flatten(messages), 1), np.zeros(len(states))
+    if states.type.get_field_index("offset") >= 0:
+        skip = np.maximum(np.nan_to_num(numbers(pa.table({"": pc.struct_field(states, "offset")}), "")), 0)
+    used, first = np.unique(
+        row[(spoken := np.flatnonzero(np.asarray(said.is_valid()) & (place >= skip[row])))], return_index=True
+    )
+    at = np.full(len(states), -1)
+    at[used] = spoken[first]
+    return said.take(pa.array(at, mask=at < 0))
+
+
 FASTCHAT = Format(
     "FastChat log",
     "votes",
@@ -65,6 +114,7 @@ FASTCHAT = Format(
     },
     made=("A", "B", "type", "prompt", "ip", "tstamp"),
     records=_fastchat,
+    quick=_fastchat_columns,
     tells=lambda rows: any("states" in row or "state" in row for row in rows),
 )
 

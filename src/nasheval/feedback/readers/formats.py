@@ -41,6 +41,8 @@ class Format:
         columns: (table of those, name of the file) -> the made ones; `ROW` where they are not one per row.
         records: (objects, file) -> rows with the made columns and `ROW`, and what was left out, in place of `columns`:
             for JSON whose nested values differ from object to object.
+        quick: table -> what `records` makes of its rows, as columns; None where its columns are of other types.
+        by_path: whether names of agents stand in that of the file, so that a table in memory has none.
         tells: whether some JSON objects with these marks are of this format, where the marks do not tell.
         whole: (all rows of all files together, their source, the score to take) -> what is made of them, and what was
             left out.
@@ -55,16 +57,21 @@ class Format:
     needs: tuple[str, ...] = ()
     columns: Callable[[pa.Table, str], Columns] | None = None
     records: Callable[[list[Record], Path, str], tuple[list[Record], dict[str, int]]] | None = None
+    quick: Callable[[pa.Table], tuple[pa.Table, dict[str, int]] | None] | None = None
+    by_path: bool = False
     tells: Callable[[list[Record]], bool] | None = None
     whole: Whole | None = None
 
     def fits(self, names: Iterable[str], head: Sequence[Record]) -> bool:
         """Tell whether a file with these columns, and these first objects where it is JSON, is of this format."""
-        there = set(names)
-        marks = all(bool(matching(mark.removeprefix("!"), there)) != mark.startswith("!") for mark in self.marks)
-        if (self.records and not head) or not marks:
+        if (self.records and not head) or not self.marked(names):
             return False
         return self.tells is None or not head or self.tells(list(head))
+
+    def marked(self, names: Iterable[str]) -> bool:
+        """Tell whether its marks are among some names."""
+        there = set(names)
+        return all(bool(matching(mark.removeprefix("!"), there)) != mark.startswith("!") for mark in self.marks)
 
 
 def matching(pattern: str, names: Iterable[str]) -> list[str]:
@@ -133,7 +140,19 @@ def from_records(rows: list[Record], file: Path, format: Format, metric: str) ->
     """Return the rows that a format makes of JSON objects."""
     assert format.records is not None
     made, aside = format.records(rows, file, metric)
-    if not made:
+    names = dict.fromkeys([*format.made, *(name for row in made for name in row)])
+    table = pa.table({name: _column([row.get(name) for row in made]) for name in names})
+    return _made_source(table, aside, file, format)
+
+
+def from_table(table: pa.Table | None, file: Path, format: Format, metric: str) -> Source | None:
+    """Return the rows that a format of JSON objects makes of a table, one object per row, all at once; None: cannot."""
+    made = None if table is None or format.quick is None else format.quick(table)
+    return None if made is None else _made_source(*made, file, format)
+
+
+def _made_source(made: pa.Table, aside: dict[str, int], file: Path, format: Format) -> Source:
+    if not made.num_rows:
         what = "; ".join(f"{reason} ({count:,})" for reason, count in aside.items()) or "no row of that kind is in it"
         raise ReadError(
             f"this looks like {format.name}, but no row can be made of it: {what}",
@@ -141,9 +160,7 @@ def from_records(rows: list[Record], file: Path, format: Format, metric: str) ->
             accepted=f"rows such as {format.example}",
             fix="check that this is the file you meant",
         )
-    names = dict.fromkeys([*format.made, *(name for row in made for name in row)])
-    table = pa.table({name: _column([row.get(name) for row in made]) for name in names})
-    return replace(table_source(table, str(file)), files=(file,), make=format.name, numbers=ROW, aside=aside)
+    return replace(table_source(made, str(file)), files=(file,), make=format.name, numbers=ROW, aside=aside)
 
 
 def _column(values: list[Any]) -> pa.Array:
@@ -224,6 +241,15 @@ def listed_values(table: pa.Table, name: str, file: str, *path: str) -> tuple[pa
         values = pc.struct_field(values, list(path)) if path else values
     place = np.arange(len(row)) - np.searchsorted(row, row)
     return values, row, place
+
+
+def item(lists: pa.Array, place: int) -> pa.Array:
+    """Return (n,) what stands at a place of each list; null where it is shorter."""
+    row = np.asarray(pc.list_parent_indices(lists))
+    there = np.flatnonzero(np.arange(len(row)) - np.searchsorted(row, row) == place)
+    at = np.full(len(lists), -1)
+    at[row[there]] = there
+    return pc.list_flatten(lists).take(pa.array(at, mask=at < 0))
 
 
 def chosen(flags: Array, one: Any, other: Any) -> Any:

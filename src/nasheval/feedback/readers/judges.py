@@ -8,7 +8,7 @@ import pyarrow.compute as pc
 
 from nasheval.arrays import Floats
 from nasheval.contexts.table import is_list
-from nasheval.feedback.readers.formats import ROW, Columns, Format, chosen, listed_values, numbers, spliced, texts
+from nasheval.feedback.readers.formats import ROW, Columns, Format, chosen, item, listed_values, numbers, spliced, texts
 from nasheval.feedback.readers.score_files import LONG, WIDE, pivot
 
 NO_BASELINE = "baseline"  # what an opponent is called that a file does not name
@@ -233,10 +233,9 @@ def _questions(table: pa.Table, file: str) -> Columns:
     prompt = texts(table, "prompt")
     if "turns" in table.column_names and is_list(table["turns"].type):
         inner = table["turns"].type.value_type
-        values, row, place = listed_values(table, "turns", file, *(["content"] if pa.types.is_struct(inner) else []))
-        first = np.full(table.num_rows, -1)
-        first[row[place == 0]] = np.flatnonzero(place == 0)
-        said = values.cast(pa.large_string()).take(pa.array(first, mask=first < 0))
+        listed_values(table, "turns", file, *(["content"] if pa.types.is_struct(inner) else []))  # for its checks
+        first = item(table["turns"].combine_chunks(), 0)
+        said = (pc.struct_field(first, "content") if pa.types.is_struct(inner) else first).cast(pa.large_string())
         prompt = pc.coalesce(said, prompt)
     return {"question": texts(table, "uid", "question_id"), "prompt": prompt}
 

@@ -323,6 +323,7 @@ HARNESS = Format(
     WIDE,
     made=LONG,
     records=_harness,
+    by_path=True,
     whole=pivot,
 )
 
@@ -383,6 +384,7 @@ HELM = Format(
     WIDE,
     made=MANY,
     records=_helm,
+    by_path=True,
     tells=lambda rows: any(isinstance(row.get("stats"), list) for row in rows),
     whole=pivot_one,
 )

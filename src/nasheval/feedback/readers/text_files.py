@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 import pyarrow.csv as pa_csv
 import pyarrow.json as pa_json
 
+from nasheval.arrays import Array, Ints
 from nasheval.contexts.table import as_table, is_list
 from nasheval.errors import InputError, ReadError, one_line
 from nasheval.feedback.readers.row_checks import short
@@ -153,12 +154,11 @@ def read_json(file: Path) -> pa.Table:
         return _as_columns(file, _json_list(file, raw))
     _refuse_odd_lines(file, raw)
     try:
-        block = pa_json.ReadOptions(block_size=min(len(raw) + 1, _BLOCK))
-        table = pa_json.read_json(pa.BufferReader(raw), read_options=block)
+        table = _arrow_lines(raw)
     except UNREADABLE as error:
         table = _irregular(file, raw, one_line(error))
-    if any(is_list(kind) and pa.types.is_null(kind.value_type) for kind in table.schema.types):
-        table = _as_columns(file, _json_lines(file, raw))  # Arrow miscounts nulls in lists of nothing else
+    if _miscounted(table):
+        table = _as_columns(file, _json_lines(file, raw))
     if table.num_rows == 1 and table.num_columns and all(pa.types.is_struct(kind) for kind in table.schema.types):
         raise ReadError(
             "this is a table stored column by column",
@@ -189,6 +189,37 @@ def read_document(file: Path) -> Any:
     except (ValueError, RecursionError) as error:
         fix, what = "check that the file is whole", f"the JSON does not parse ({one_line(error)})"
         raise ReadError(what, source=str(file), accepted="one JSON value", fix=fix) from None
+
+
+def read_lines(file: Path) -> pa.Table | None:
+    """Return one JSON object per line as a table; None where it is a list, or Arrow cannot read it."""
+    raw = _json_text(file)
+    if _is_list(raw):
+        return None
+    _refuse_odd_lines(file, raw)
+    try:
+        table = _arrow_lines(raw)
+        return None if _miscounted(table) else table
+    except UNREADABLE:
+        return None
+
+
+def _arrow_lines(raw: bytes) -> pa.Table:
+    block = pa_json.ReadOptions(block_size=min(len(raw) + 1, _BLOCK))
+    return pa_json.read_json(pa.BufferReader(raw), read_options=block)
+
+
+def _miscounted(table: pa.Table) -> bool:
+    """Tell whether Arrow took lists that begin with nulls, before it knew what they hold, for others than they are."""
+    for kind, column in zip(table.schema.types, table.columns, strict=True):
+        if is_list(kind) and pa.types.is_null(kind.value_type):
+            return True
+        try:
+            if pa.types.is_nested(kind):
+                column.validate(full=True)
+        except pa.ArrowException:
+            return True
+    return False
 
 
 def first_records(file: Path) -> list[Record]:
@@ -298,14 +329,24 @@ def _bad_line(file: Path, row: int, what: str, fix: str = "mend that line", colu
     )
 
 
-def _too_deep(line: bytes) -> bool:
-    """Tell whether brackets outside strings are nested too deeply; where the JSON is broken, up to there."""
-    inside, depth = re.sub(rb'(?s)"(?:[^"\\]|\\.)*"', b"", line), 0
-    for sign in re.findall(rb"[\[\]{}]", inside):
-        depth += 1 if sign in b"[{" else -1
-        if depth > _DEEP:
-            return True
-    return False
+def _too_deep(text: bytes) -> bool:
+    """Tell whether brackets outside strings are nested too deeply."""
+    raw = np.frombuffer(text, np.uint8)
+    places = np.flatnonzero((raw | 0x20 == ord("{")) | (raw | 0x20 == ord("}")))  # [ and ] are { and } but for that bit
+    places = places[np.searchsorted(_quotes(raw), places) % 2 == 0]
+    opened = raw[places] | 0x20 == ord("{")
+    return bool(np.cumsum(np.where(opened, 1, -1), dtype=np.int32).max(initial=0) > _DEEP)
+
+
+def _quotes(raw: Array) -> Ints:
+    """Return the places of the quotes that begin and end strings: not those after an odd number of backslashes."""
+    quotes, slashes = np.flatnonzero(raw == ord('"')), np.flatnonzero(raw == ord("\\"))
+    if not len(slashes):
+        return quotes
+    runs = slashes[np.diff(slashes, prepend=-2) != 1]  # where backslashes in a row begin
+    last = slashes[np.searchsorted(slashes, quotes) - 1]
+    begin = runs[np.searchsorted(runs, quotes) - 1]
+    return quotes[(last != quotes - 1) | ((quotes - begin) % 2 == 0)]
 
 
 def _json_error(file: Path, message: str) -> ReadError:
