@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 import nasheval as ne
 from nasheval.errors import ReadError
-from nasheval.feedback.readers.score_files import pivot, pivot_one
+from nasheval.feedback.readers.answers import pivot, pivot_one
 
 from . import test_formats as files
 from .test_any_log import brute_force, run
