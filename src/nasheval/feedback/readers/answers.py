@@ -14,7 +14,7 @@ from nasheval.errors import Argument, ReadError
 from nasheval.feedback.arrow_columns import coded
 from nasheval.feedback.readers.formats import numbers
 from nasheval.feedback.readers.grouping import by_appearance, codes_of, joint_codes
-from nasheval.feedback.readers.row_checks import listed
+from nasheval.feedback.readers.row_checks import listed, short
 
 LONG = ("item", "agent", "score", "prompt", "task")  # the columns of one score
 Pivoted: TypeAlias = tuple[pa.Table, dict[str, int]]
@@ -146,4 +146,16 @@ def no_such_score(wanted: str, names: list[str], source: str) -> ReadError:
         source=source,
         accepted=f"its scores, {listed(names)}",
         fix=("pass one of them as ", Argument("score")),
+    )
+
+
+def no_number(value: Any, column: str, file: str, row: int) -> ReadError:
+    """Return the error for a score that is no number."""
+    return ReadError(
+        f"found {short(repr(value))}, which is no number",
+        source=file,
+        column=column,
+        rows=(row,),
+        accepted="a number, higher is better; true or false; or nothing",
+        fix="correct the score",
     )

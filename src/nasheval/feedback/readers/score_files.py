@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from nasheval.errors import ReadError
 from nasheval.feedback.arrow_columns import coded
 from nasheval.feedback.readers.answers import LONG as LONG
-from nasheval.feedback.readers.answers import MANY, Pivoted, no_such_score, other_scores, pivot_one
+from nasheval.feedback.readers.answers import MANY, Pivoted, no_number, no_such_score, other_scores, pivot_one
 from nasheval.feedback.readers.answers import WIDE as WIDE
 from nasheval.feedback.readers.answers import pivot as pivot
 from nasheval.feedback.readers.formats import ROW, Columns, Format, numbers, spliced, texts
@@ -55,18 +55,7 @@ def _refuse_text(table: pa.Table, file: str) -> None:
         said = row.get("evaluation")
         score = said.get("score") if isinstance(said, dict) else said
         if score is not None and not isinstance(score, int | float):
-            raise _no_number(score, "evaluation.score", file, number)
-
-
-def _no_number(value: Any, column: str, file: str, row: int) -> ReadError:
-    return ReadError(
-        f"found {short(repr(value))}, which is no number",
-        source=file,
-        column=column,
-        rows=(row,),
-        accepted="a number, higher is better; true or false; or nothing",
-        fix="correct the score",
-    )
+            raise no_number(score, "evaluation.score", file, number)
 
 
 def _by_result(table: pa.Table, source: str, wanted: str = "") -> Pivoted:
@@ -282,7 +271,7 @@ def _openai_evals(rows: list[Record], file: Path, metric: str) -> tuple[list[Rec
             continue
         for key in ("correct", "score", metric):
             if not isinstance(data.get(key), int | float | None):  # left out, right or wrong answers alone would stay
-                raise _no_number(data[key], f"data.{key}", str(file), number)
+                raise no_number(data[key], f"data.{key}", str(file), number)
         named = {name: _number(value) for name, value in data.items() if isinstance(value, int | float)}
         named = {name: named[name] for name in sorted(named, key=lambda name: name not in ("correct", "score"))}
         if not named:
