@@ -20,6 +20,7 @@ from nasheval.feedback.readers.annotation import ANNOTATION
 from nasheval.feedback.readers.arenas import ARENAS
 from nasheval.feedback.readers.formats import Format, converted, from_records, from_table, settled
 from nasheval.feedback.readers.judges import ARENA_HARD, JUDGES, NO_BASELINE, QUESTIONS
+from nasheval.feedback.readers.own_fields import OWN_FIELDS
 from nasheval.feedback.readers.preflib import SUFFIXES
 from nasheval.feedback.readers.rankings import read_rankings
 from nasheval.feedback.readers.score_files import SCORE_FILES
@@ -149,7 +150,7 @@ def _log(source: Source, format: Format, questions: Source | None) -> Log:
         new = [name for name in prompts.options["context"] if name in questions.names and name not in source.names]
         options |= {"join": (questions, key, "question"), "text": prompts.options["text"]}
         options["context"] = [*options["context"], *new[:1]]
-    return Log(source, format.kind, options, format)
+    return Log(replace(source, own=OWN_FIELDS[format.name]), format.kind, options, format)
 
 
 # -- telling formats --------------------------------------------------------------------------------------------------
