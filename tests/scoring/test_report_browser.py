@@ -340,3 +340,14 @@ def test_two_agents_of_whom_nothing_is_known(visit, tmp_path):
     assert page.locator("#effective").inner_text() == "1 pair never compared."
     assert page.locator("#graph svg").get_attribute("aria-label") == "No preference is certain."
     assert "Nothing stands out" in page.locator("#warnings").inner_text()
+
+
+def test_the_score_of_the_tool_that_wrote_the_log_has_a_column_of_its_name(visit, tmp_path):
+    data = example()[2]
+    shown = [replace(view, tool_score=tuple(50.0 + a for a in range(len(AGENTS)))) for view in data.groups]
+    path = tmp_path / "report.html"
+    path.write_text(render(replace(data, groups=tuple(shown), tool=("arena-hard", 1))), encoding="utf-8")
+    said = visit(page=path.as_uri()).locator("#leaderboard-rows").inner_text()
+    assert "arena-hard" in said.lower()
+    assert "50.0" in said
+    assert "arena-hard" not in visit().locator("#leaderboard-rows").inner_text().lower()

@@ -108,6 +108,13 @@ def test_arena_hard_is_the_mean_of_battles_and_bradley_terry_against_the_baselin
     close(scores(log, inside), by_logistic_regression(battles([row for row in rows if row["category"] == "a"]), "o"), 4)
 
 
+def test_the_order_of_rows_does_not_matter(tmp_path):
+    rng = np.random.default_rng(6)
+    rows = judgments(rng, judges=("j", "k"))
+    shuffled = [rows[i] for i in rng.permutation(len(rows))]
+    close(scores(read(tmp_path / "a.jsonl", rows)), scores(read(tmp_path / "b.jsonl", shuffled)))
+
+
 def test_arena_hard_knows_which_of_two_is_the_baseline_where_each_is_one(tmp_path):
     """As in arena-hard 2, whose categories have baselines that are models of the others."""
     rng, made = np.random.default_rng(1), []

@@ -69,10 +69,10 @@ def _both_games(log: Feedback) -> tuple[Ints, Ints]:
     Of one judge, question and pair the first game stands first in a log, as in the file.
     """
     agent, _ = _duels(log)
-    voter = np.zeros(len(agent), np.int64) if log.records.voter is None else log.records.voter
-    low, swapped = agent.min(axis=1), agent[:, 0] > agent[:, 1]
-    cell = np.unique(np.stack([log.context_of, low, agent.max(axis=1), voter], axis=1), axis=0, return_inverse=True)[1]
-    key = 2 * cell.ravel() + swapped
+    voter = np.zeros(len(agent), np.int64) if log.records.voter is None else log.records.voter.astype(np.int64) + 1
+    pair, swapped = agent.min(axis=1) * log.n_agents + agent.max(axis=1), agent[:, 0] > agent[:, 1]
+    cell = (log.context_of * np.int64(log.n_agents**2) + pair) * (voter.max(initial=0) + 1) + voter
+    key = 2 * np.unique(cell, return_inverse=True)[1] + swapped
     order = np.argsort(key, kind="stable")
     earlier = np.empty(len(key), np.int64)  # duels of the same cell and order that stand before
     earlier[order] = np.arange(len(key)) - np.searchsorted(key[order], key[order])

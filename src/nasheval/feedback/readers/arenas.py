@@ -34,6 +34,7 @@ def _fastchat(rows: list[Record], file: Path, metric: str) -> tuple[list[Record]
         names = [s.get("model_name") if m in _HIDDEN else m for m, s in zip(models[:2], states[:2], strict=True)]
         votes.append(
             {ROW: number, "A": names[0], "B": names[1], "type": None if kind is None else str(kind)}
+            | {"anonymous": models[0] in _HIDDEN and models[1] in _HIDDEN}
             | {"tstamp": row.get("tstamp"), "ip": row.get("ip"), "prompt": _first_message(states[0])}
         )
     return votes, dict(others)
@@ -71,6 +72,7 @@ def _fastchat_columns(table: pa.Table) -> tuple[pa.Table, dict[str, int]] | None
     for place, side in enumerate("AB"):
         name = item(models, place)
         hidden = pc.is_in(name, pa.array(_HIDDEN, pa.string()))
+        columns["anonymous"] = pc.and_(hidden, columns["anonymous"]) if place else hidden
         columns[side] = pc.if_else(hidden, pc.struct_field(item(states, place), "model_name"), name)
     columns |= {name: table[name] for name in ("tstamp", "ip") if name in kinds}
     counted = Counter(str(kind)[:40] for kind in said.filter(pa.array(other)).to_pylist())
@@ -112,7 +114,7 @@ FASTCHAT = Format(
         **{"model_a": "A", "model_b": "B", "winner": "type", "labels": _BUTTONS, "text": "prompt"},
         **{"voter": "ip", "time": "tstamp"},
     },
-    made=("A", "B", "type", "prompt", "ip", "tstamp"),
+    made=("A", "B", "type", "anonymous", "prompt", "ip", "tstamp"),
     records=_fastchat,
     quick=_fastchat_columns,
     tells=lambda rows: any("states" in row or "state" in row for row in rows),
