@@ -108,6 +108,7 @@ def ranked(*answers, ids="xyzw"):
         ([{"_": [], "good": ["y", "x"], "bad": ["z"]}] * 2, ["y > x > z"] * 2, {}),  # not sorted: as configured
         ([{"_": ["w"], "good": ["y"], "bad": ["z"]}, {"_": ["x", "y", "z"], "good": ["w"], "bad": []}], ["y > z"],
          {"items in no bucket, which nobody ranked": 4, "answers with a single item in a bucket": 1}),
+        ([{"clear": ["y", "x"]}, {"kind": ["x", "y"]}, {"kind": "?"}, "?"], ["x > y", "y > x"], {}),  # two rankers
         ([{"_": ["z"], "ads": [], "best": ["y", "x"]}], ["y > x"], {"items in no bucket, which nobody ranked": 1}),
     ],
 )  # fmt: skip

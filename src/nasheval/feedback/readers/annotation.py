@@ -119,8 +119,9 @@ def _placed(ranked: Any, order: list[str], left: Counter[str]) -> list[Any]:
     if isinstance(ranked, list):
         return ranked
     named = _buckets(ranked)
-    placed = [one for name in order or named for one in named.get(name, [])]
-    everything = [one for items in (ranked or {}).values() if isinstance(items, list) for one in items]
+    placed = [one for name in (order if len(named) > 1 else named) for one in named.get(name, [])]
+    every = ranked.values() if isinstance(ranked, dict) else ()
+    everything = [one for items in every if isinstance(items, list) for one in items]
     left["items in no bucket, which nobody ranked"] += len(everything) - len(placed)
     if len(placed) == 1 < len(everything):
         left["answers with a single item in a bucket"] += 1
@@ -133,7 +134,7 @@ def _order_of_buckets(answers: list[Any], file: Path) -> list[str]:
 
     Label Studio writes them in that order, but a database may have sorted them: short names first, then by letter.
     """
-    named = [_buckets(ranked) for ranked in answers]
+    named = [buckets for ranked in answers if len(buckets := _buckets(ranked)) > 1]
     used = {name for buckets in named for name, items in buckets.items() if items}
     orders = {tuple(buckets) for buckets in named if used <= buckets.keys()}
     first = next(iter(orders), ())
