@@ -108,7 +108,7 @@ def test_votes_with_labels_join_and_context_id(votes, tmp_path):
     result = run("check", "votes.csv", *words.split(), "--context", "lang", "--text", "text", "--context-id", "q")
     assert result.exit_code == 0, result.output
     assert "3 records at 2 contexts" in result.output
-    assert "left out: 1 row (label marked 'drop')" in result.output
+    assert "left out: 1 row (label '-1', which is no verdict)" in result.output
 
 
 def test_a_typo_among_numbers_and_the_way_out(votes):

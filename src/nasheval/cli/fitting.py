@@ -190,7 +190,7 @@ def fit(
             raise InputError(f"--report {report} lies in -o {out}, which holds the model alone; give another place.")
     show = not quiet and sys.stderr.isatty()
     log = reading.log(file, quiet=quiet)
-    if not (reading.context or quiet) and (unused := _unused_columns(log, chosen_rows(file, reading.where))):
+    if not (reading.context or quiet) and (unused := _unused_columns(log, reading.source(file))):
         tell(f"Not used as context: {few(unused, _NAMED)}. Name those that are known before a vote with --context.")
     if by:
         by_value(log, by, log.context_offsets[1:] > log.context_offsets[:-1])  # refuses what is no context column
@@ -222,8 +222,8 @@ def fit(
         console().print(f"The report: [bold]{escaped(str(report))}[/]", soft_wrap=True)
 
 
-def _unused_columns(log: Feedback, source: str | Source) -> list[str]:
-    """Return columns of a log's file that could be context and have no other use, as far as its first rows tell."""
+def _unused_columns(log: Feedback, source: Any) -> list[str]:
+    """Return columns of a log that could be context and have no other use, as far as its first rows tell."""
     from nasheval.contexts.encoder import usable_columns
     from nasheval.feedback.readers.sources import open_source
 
@@ -231,7 +231,8 @@ def _unused_columns(log: Feedback, source: str | Source) -> list[str]:
     used = {column for columns in roles for column in columns.split(", ")} | set(log.contexts.column_names)
     with suppress(NashEvalError):  # what nobody uses is no reason to stop
         opened = open_source(source)
-        for _, first in opened.pieces([name for name in opened.names if name not in used]):
+        used |= {name for name in opened.names if opened.own.is_outcome(name) or opened.own.is_compared(name)}
+        for _, first in opened.pieces([name for name in opened.names if name not in {*used, opened.numbers}]):
             return usable_columns(first.slice(0, _LOOK))
     return []
 

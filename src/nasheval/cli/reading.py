@@ -111,6 +111,11 @@ class Reading:
         train, test = log.split(_TRAIN, seed=self.seed)
         return train if self.part == "train" else test
 
+    def source(self, file: str) -> Any:
+        """Return what the log is read from, with the columns that its reader knows."""
+        path, wanted = self._bundled(file)
+        return wanted._opened(path)[0].source
+
     def like(self, model: NashEval) -> Self:
         """Return the same with the columns that a model knows, where none are named here."""
         encoder = model.stage1_.encoder

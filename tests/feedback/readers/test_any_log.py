@@ -384,3 +384,51 @@ def test_real_wmt():
     assert (log.report.kind, log.n_records, log.n_contexts, log.n_agents) == ("WMT rankings", 2_624, 875, 13)
     assert np.diff(log.records.offsets).min() == 5
     assert log.coverage().condorcet_winner == "newstest2016.online-G.0.en-fi"
+
+
+# -- files that are left out ------------------------------------------------------------------------------------------
+
+
+def runs(**models):
+    return {f"runs/{model}/samples_math.jsonl": lines(files.harness(score) * 3) for model, score in models.items()}
+
+
+@pytest.mark.parametrize("broken", ["samples_math.jsonl", "notes.jsonl"])
+@pytest.mark.parametrize("cut", [-9, 40, 0])
+def test_a_file_that_cannot_be_parsed_is_no_file_of_another_make(cut, broken, here):
+    text = lines(files.harness(1.0) * 3)
+    write(here, runs(x=1.0, y=0.0) | {f"runs/z/{broken}": text[:cut]})
+    with pytest.raises(ReadError) as alone:
+        ne.read(f"runs/z/{broken}")
+    with pytest.raises(ReadError) as among_others:
+        ne.read("runs")
+    assert str(among_others.value) == str(alone.value)
+    assert among_others.value.source == f"runs/z/{broken}"
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("results.json", '{\n"results": {}\n}'),
+        ("results.json", '{\n"results": '),  # another ending than the log's
+        ("extra.jsonl", "[1, 2]\n[3, 4]\n"),
+        ("extra.jsonl", '{"question_id": 1, "model_id": "x"}\n' * 60 + '{"cut'),
+        ("README.csv", "a,b\n1,2\n"),
+    ],
+)
+def test_files_of_another_make_are_named(name, text, here):
+    write(here, runs(x=1.0, y=0.0) | {f"runs/x/{name}": text})
+    assert ne.read("runs").report.aside[f"files of another make: {name}"] == 1
+
+
+def test_tables_that_cannot_be_opened_are_refused_beside_others(here):
+    pq.write_table(pa.Table.from_pylist(files.TTS), "a.parquet")
+    (here / "b.parquet").write_bytes((here / "a.parquet").read_bytes()[:-30])
+    with pytest.raises(ReadError, match=r"b\.parquet: this is not a readable Parquet file"):
+        ne.read("*.parquet")
+
+
+def test_questions_that_cannot_be_parsed_are_refused(here):
+    write(here, {"data/question.jsonl": '{"question_id": "q1", "tur', "data/judgment/x.jsonl": lines(files.HARD)})
+    with pytest.raises(ReadError, match=r"question\.jsonl, row 1: .* is not a whole JSON object"):
+        ne.read("data/judgment")

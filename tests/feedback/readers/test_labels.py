@@ -105,7 +105,7 @@ def test_labels_overrule_the_usual_ones():
 def test_dropped_labels_leave_rows_out_and_are_counted():
     log = read_votes(battles(["model_a", "?", "?", "tie"]), labels={"?": "drop"})
     assert (log.n_records, log.n_contexts) == (2, 2)
-    assert log.report.dropped == {"label marked 'drop'": 2}
+    assert log.report.dropped == {"label '?', which is no verdict": 2}
     assert (log.report.rows, log.report.used, log.report.problems) == (4, 2, ())
 
 

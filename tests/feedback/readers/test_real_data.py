@@ -51,7 +51,7 @@ def oa():
 def test_oa_pairs(oa):
     assert (oa.report.rows, oa.n_records, oa.n_contexts, oa.n_agents) == (40_026, 38_544, 953, 7)
     assert oa.report.labels == {"1": ("a", 18_875), "2": ("b", 14_043), "3": ("tie", 5_626), "-1": ("drop", 1_482)}
-    assert oa.report.dropped == {"label marked 'drop'": 1_482}
+    assert oa.report.dropped == {"label '-1', which is no verdict": 1_482}
     assert oa.contexts.column_names == ["lang", "text"]
     assert oa.contexts["text"].null_count == 0
 

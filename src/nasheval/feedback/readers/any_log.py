@@ -20,12 +20,13 @@ from nasheval.feedback.readers.annotation import ANNOTATION
 from nasheval.feedback.readers.arenas import ARENAS
 from nasheval.feedback.readers.formats import Format, converted, from_records, from_table, settled
 from nasheval.feedback.readers.judges import ARENA_HARD, JUDGES, NO_BASELINE, QUESTIONS
+from nasheval.feedback.readers.own_fields import OWN_FIELDS
 from nasheval.feedback.readers.preflib import SUFFIXES
 from nasheval.feedback.readers.rankings import read_rankings
 from nasheval.feedback.readers.score_files import SCORE_FILES
 from nasheval.feedback.readers.scores import read_scores
 from nasheval.feedback.readers.sources import Source, list_files, open_file, open_source, suffix_of, together
-from nasheval.feedback.readers.text_files import first_records, read_lines, read_records
+from nasheval.feedback.readers.text_files import first_records, is_json, read_lines, read_records
 from nasheval.feedback.readers.votes import read_votes
 
 FORMATS: tuple[Format, ...] = (*JUDGES, *ARENAS, *ANNOTATION, *SCORE_FILES)
@@ -109,7 +110,7 @@ def read(source: Any, *, kind: str = "auto", score: str = "", baseline: str = ""
     Args:
         source: a path or a table, as in `read_votes`.
         kind: "votes", "rankings" or "scores" sets the reader; "auto" tells.
-        score: of files with several scores per answer, the one to take; else the first.
+        score: of files with several scores per answer, the one to take; else the tool's main one, or the first.
         baseline: of arena-hard judgments that do not name the opponent, its name; else "baseline".
         options: arguments of `read_votes`, `read_rankings` or `read_scores`, in place of what the format sets.
     """
@@ -128,7 +129,7 @@ def open_log(source: Any, *, kind: str = "auto", score: str = "", options: Mappi
     opened, found, questions = _open_path(os.fsdecode(source), score) if is_path else _open_table(source, score)
     named = found is not None and found.records is None and any(options.get(name) for name in _OWN)
     if found is not None and kind in ("auto", found.kind) and not named:
-        return _log(settled(opened, found), found, questions)
+        return _log(settled(opened, found, score), found, questions)
     source = opened if found is None else source
     return Log(source, by_options if kind == "auto" else kind, {})
 
@@ -149,7 +150,7 @@ def _log(source: Source, format: Format, questions: Source | None) -> Log:
         new = [name for name in prompts.options["context"] if name in questions.names and name not in source.names]
         options |= {"join": (questions, key, "question"), "text": prompts.options["text"]}
         options["context"] = [*options["context"], *new[:1]]
-    return Log(source, format.kind, options, format)
+    return Log(replace(source, own=OWN_FIELDS[format.name]), format.kind, options, format)
 
 
 # -- telling formats --------------------------------------------------------------------------------------------------
@@ -192,10 +193,26 @@ def _open_path(path: str, score: str) -> Opened:
     found = _one_format(logs, path)
     source = together([_open_as(file, found, score) for file in logs], path)
     aside = [file for file in files if formats[file] is None]
+    endings = {_ending(file) for file in logs}
+    for file in aside:
+        if _ending(file) in endings:
+            _refuse_broken(file)
     if aside:
         names = f"{aside[0].name}" + (" and others" if len(aside) > 1 else "")
         source = replace(source, aside={**source.aside, f"files of another make: {names}": len(aside)})
     return source, found, _questions(files, formats) if found.options.get("join_key") else None
+
+
+def _ending(file: Path) -> str:
+    return suffix_of(file).removesuffix(".gz")
+
+
+def _refuse_broken(file: Path) -> None:
+    """Raise where a file of no known make cannot be parsed: what it holds would be lost, and might be a whole model."""
+    if not _is_json(file):
+        open_file(file)
+    elif not first_records(file) and not is_json(file):
+        read_records(file)
 
 
 def _format_of(file: Path) -> Format | None:
@@ -263,7 +280,7 @@ def _stripped(value: Any) -> Any:
 
 
 def _is_json(file: Path) -> bool:
-    return suffix_of(file).removesuffix(".gz") in _JSON
+    return _ending(file) in _JSON
 
 
 def _questions(files: Sequence[Path], formats: Mapping[Path, Format | None]) -> Source | None:
@@ -271,7 +288,10 @@ def _questions(files: Sequence[Path], formats: Mapping[Path, Format | None]) -> 
     inside = [(file, one) for file, one in formats.items() if one is not None and one.kind == "questions"]
     if not inside:
         above = [folder / name for folder in files[0].absolute().parents[:_ABOVE] for name in _QUESTIONS]
-        inside = [(file, one) for file in above if file.is_file() and (one := _format_of(file))]
+        above = [file for file in above if file.is_file()]
+        for file in above:
+            _refuse_broken(file)
+        inside = [(file, one) for file in above if (one := _format_of(file))]
     for file, one in inside[:1]:
         return converted(open_file(file), one, "") if one.kind == "questions" else None
     return None

@@ -71,9 +71,12 @@ class Covariates:
         elsewhere = [name for name in (joined.source.names if joined else []) if name not in source.names]
         tags = tag_paths(source.schema.field(TAGS).type) if TAGS in source.names else {}
         names = [context] if isinstance(context, str) else list(dict.fromkeys(several(context or (), "context")))
-        source.need("" if by_model else "context", *names, also=[*tags, *elsewhere])
         texts = names_of(text if text is None or isinstance(text, str) else several(text, "text"))
-        _refuse_outcomes(refused or {}, names, texts, joined, source.label)
+        asked = [*names, *texts, *([joined.left] if joined else [])]
+        own = {name: VERDICT for name in asked if source.own.is_outcome(name)}
+        own |= {name: COMPARED for name in asked if source.own.is_compared(name)}
+        _refuse_outcomes({**own, **(refused or {})}, names, texts, joined, source.label)
+        source.need("" if by_model else "context", *names, also=[*tags, *elsewhere])
         used = {role: column for role, column in roles.items() if column}
         for role, name in [*used.items(), *([("join", joined.left)] if joined else [])]:
             source.need(role, name)
@@ -98,6 +101,7 @@ class Covariates:
         table, files = self.source.read([*self.with_own(columns), *([numbers] if numbers else [])], text=self.as_text)
         checks = RowChecks(self.source.label, table.num_rows, on_error, files)
         checks.numbers = np.asarray(table[numbers]) if numbers else None
+        checks.called = self.source.own.called
         return table, checks
 
     def with_own(self, columns: Iterable[str]) -> list[str]:

@@ -23,7 +23,7 @@ from nasheval.feedback.readers.text_files import Record
 Kind = Literal["votes", "rankings", "scores", "questions"]
 ROW = "#row"  # among columns that a format makes: the place of the row that each is made of
 Columns: TypeAlias = dict[str, Any]  # arrays of one length
-Whole: TypeAlias = Callable[[pa.Table, str], tuple[pa.Table, dict[str, int]]]
+Whole: TypeAlias = Callable[[pa.Table, str, str], tuple[pa.Table, dict[str, int]]]
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,8 @@ class Format:
         quick: table -> what `records` makes of its rows, as columns; None where its columns are of other types.
         by_path: whether names of agents stand in that of the file, so that a table in memory has none.
         tells: whether some JSON objects with these marks are of this format, where the marks do not tell.
-        whole: what is made of all rows of all files together, and what was left out.
+        whole: (all rows of all files together, their source, the score to take) -> what is made of them, and what was
+            left out.
     """
 
     name: str
@@ -173,12 +174,12 @@ def _column(values: list[Any]) -> pa.Array:
     return pa.array([None if value is None else str(value) for value in values])
 
 
-def settled(source: Source, format: Format) -> Source:
+def settled(source: Source, format: Format, score: str = "") -> Source:
     """Return what a format makes of all rows together, where it does that."""
     if format.whole is None:
         return source
     table, files = source.read([*format.made, ROW])
-    made, aside = format.whole(table, source.label)
+    made, aside = format.whole(table, source.label, score)
     return replace(
         open_source(made, name=source.label),
         files=source.files,

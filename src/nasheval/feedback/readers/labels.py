@@ -13,7 +13,7 @@ from nasheval.arrays import Array, Bools, Floats, Ints, int_dtype
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.partition import Zero
 from nasheval.feedback.readers.parsing import to_numbers
-from nasheval.feedback.readers.row_checks import RowChecks, shown_values
+from nasheval.feedback.readers.row_checks import RowChecks, listed, shown_values
 from nasheval.feedback.records import Records
 
 FIRST, SECOND, TIE, BOTH_BAD, DROP, UNKNOWN = range(6)
@@ -101,6 +101,16 @@ def read_labels(
         if v in counted and g < 1
     }
     return outcome, counted | graded, grade[codes] if graded else None
+
+
+def leave_out_dropped(checks: RowChecks, column: pa.DictionaryArray, outcome: Ints) -> None:
+    """Leave out the rows whose label is no verdict, and say which labels these are."""
+    dropped, missing = outcome == DROP, np.asarray(column.is_null())
+    checks.leave_out(dropped & missing, "no verdict")
+    codes = np.unique(np.asarray(column.indices.fill_null(-1))[dropped & ~missing])
+    labels = [column.dictionary[int(code)].as_py() for code in codes]
+    noun, are = ("label", "is no verdict") if len(labels) == 1 else ("labels", "are no verdicts")
+    checks.leave_out(dropped & ~missing, f"{noun} {listed(labels, 4)}, which {are}")
 
 
 def _meanings(labels: Mapping[Any, str] | None) -> dict[str | None, int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import TypeAlias
 
@@ -41,6 +41,7 @@ class RowChecks:
         self.problems: list[ReadError] = []
         self.dropped: dict[str, int] = {}
         self.numbers: Ints | None = None  # of the rows in their files, counted from 1, where rows were made of others
+        self.called: Mapping[str, str] = {}  # the fields of the files that columns were made of
 
     def reject(self, rows: Bools, what: str, *, column: str | None = None, accepted: str = "", fix: Text = "") -> None:
         """Mark rows as bad, with the reason; rows the user does not want are let be."""
@@ -51,11 +52,15 @@ class RowChecks:
             what += ", in other files too" if elsewhere else ""
             skip = ("pass ", Argument("on_error", "skip"), " to leave such rows out")
             fix = (*pieces(fix), ", or ", *skip) if fix else skip
-            total = self._count(np.flatnonzero(rows))
+            total, column = self._count(np.flatnonzero(rows)), self.named(column)
             self.problems.append(
                 ReadError(what, source=file, column=column, rows=first, total=total, accepted=accepted, fix=fix)
             )
             self.bad |= rows
+
+    def named(self, column: str | None) -> str | None:
+        """Return what messages call a column: the fields of the file that it was made of."""
+        return self.called.get(column, column) if column else None
 
     def _count(self, rows: Ints) -> int:
         """Return how many rows of files some rows were made of."""

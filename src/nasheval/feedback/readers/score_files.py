@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,82 +12,60 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nasheval.arrays import Ints
-from nasheval.errors import Argument, ReadError
+from nasheval.errors import ReadError
 from nasheval.feedback.arrow_columns import coded
+from nasheval.feedback.readers.answers import LONG as LONG
+from nasheval.feedback.readers.answers import MANY, Pivoted, no_number, no_such_score, other_scores, pivot_one
+from nasheval.feedback.readers.answers import WIDE as WIDE
+from nasheval.feedback.readers.answers import pivot as pivot
 from nasheval.feedback.readers.formats import ROW, Columns, Format, numbers, spliced, texts
-from nasheval.feedback.readers.grouping import by_appearance, codes_of, joint_codes
-from nasheval.feedback.readers.row_checks import listed, short
-from nasheval.feedback.readers.text_files import Record, first_records, read_records
+from nasheval.feedback.readers.grouping import codes_of, joint_codes
+from nasheval.feedback.readers.row_checks import short
+from nasheval.feedback.readers.text_files import Record, first_records, read_document, read_records
 
-LONG = ("item", "agent", "score", "prompt", "task")  # the columns of one score
-_NO_SCORE = "answers without a score"
-WIDE: dict[str, Any] = {
-    **{"agents": ("scores.*",), "context": ("task",), "text": "prompt", "context_id": "item", "missing": "absent"},
-}
+# What HELM counts beside its metrics.
+_BOOKKEEPING = re.compile(
+    r"(num|inference|finish_reason|training|estimated|batch|max_prob|logprob|predicted_index|prompt_truncated)(_|$)"
+    r"|(bits|logprob)_per_byte|(log_)?perplexity"
+)
 _LETTERS = {"C": 1.0, "P": 0.5, "I": 0.0, "N": 0.0}  # Inspect: correct, partial, incorrect, no answer
-
-
-def pivot(table: pa.Table, source: str) -> tuple[pa.Table, dict[str, int]]:
-    """Return one row per item and run, with the scores of all agents there in a nested column; and what is left out.
-
-    Several scores of an agent on one item are runs: the first of each agent, the second of each, and so on.
-    """
-    score, named = numbers(table, "score"), np.asarray(pc.is_valid(table["agent"]))
-    left_out = {_NO_SCORE: ~np.isfinite(score) & named, "answers of no named model": ~named}
-    use = np.isfinite(score) & named
-    if not use.any():
-        raise ReadError(
-            "no answer has both a model and a score",
-            source=source,
-            accepted="numbers, higher is better",
-            fix=("name the score with ", Argument("score"), ", or check that this is the file you meant"),
-        )
-    table, score = table.filter(pa.array(use)), score[use]
-    item, first = by_appearance(codes_of(coded(table["item"])))
-    agents = coded(table["agent"])
-    if len(agents.dictionary) < 2:
-        raise ReadError(
-            f"one model alone has scores ({listed(agents.dictionary.to_pylist())})",
-            source=source,
-            accepted="scores of two or more models",
-            fix="name the folder, or a glob, that holds the files of all of them",
-        )
-    agent = np.asarray(agents.indices)
-    row, run = by_appearance(joint_codes([item.astype(np.int64), _occurrence(item, agent)]))
-    wide = np.full((len(agents.dictionary), len(run)), np.nan)
-    wide[agent, row] = score
-    columns = [pa.array(values, mask=np.isnan(values)) for values in wide]
-    scores = pa.StructArray.from_arrays(columns, agents.dictionary.to_pylist())
-    used = [name for name in ("item", "prompt", "task") if table[name].null_count < table.num_rows]
-    about = table.select(used).take(pa.array(first[item[run]]))
-    counts = {reason: int(rows.sum()) for reason, rows in left_out.items() if rows.any()}
-    return about.append_column("scores", scores), counts
-
-
-def _occurrence(item: Ints, agent: Ints) -> Ints:
-    """Return (n,) how many earlier scores the agent of each row has on its item."""
-    key = joint_codes([item.astype(np.int64), agent.astype(np.int64)])
-    order = np.argsort(key, kind="stable")
-    ordered = key[order]
-    earlier = np.empty(len(key), np.int64)
-    earlier[order] = np.arange(len(key)) - np.searchsorted(ordered, ordered)
-    return earlier
 
 
 # -- tables -----------------------------------------------------------------------------------------------------------
 
 
 def _every_eval_ever(table: pa.Table, file: str) -> Columns:
+    _refuse_text(table, file)
     task = texts(table, "evaluation_name", "evaluation_id")
-    score = numbers(table, "evaluation.score")
     return {
         "item": spliced(texts(table, "sample_id"), pc.fill_null(task, "")),
         "agent": texts(table, "model_id"),
-        "score": score,
+        "score": numbers(table, "evaluation.score"),
         "prompt": texts(table, "input.raw"),
         "task": task,
+        "metric": texts(table, "evaluation_result_id"),
     }
+
+
+def _refuse_text(table: pa.Table, file: str) -> None:
+    """Raise where a score is no number: objects with another type in one of them are kept as text."""
+    if "evaluation.score" in table.column_names:
+        return
+    for number, row in enumerate(read_records(Path(file)), start=1):
+        said = row.get("evaluation")
+        score = said.get("score") if isinstance(said, dict) else said
+        if score is not None and not isinstance(score, int | float):
+            raise no_number(score, "evaluation.score", file, number)
+
+
+def _by_result(table: pa.Table, source: str, wanted: str = "") -> Pivoted:
+    """Return the scores of one result where an answer has several; else the id of a result tells nothing."""
+    answer, result = (
+        joint_codes([codes_of(coded(table[name])) for name in names]) for names in (("item", "agent"), ("metric",))
+    )
+    pairs = np.unique(np.stack([answer, result]), axis=1)
+    several = len(np.unique(pairs[0])) < pairs.shape[1]
+    return pivot_one(table, source, wanted, first=True) if several or wanted else pivot(table, source)
 
 
 EVERY_EVAL_EVER = Format(
@@ -96,14 +75,25 @@ EVERY_EVAL_EVER = Format(
     '{"model_id": "x", "evaluation_name": "gsm8k", "sample_id": "1", "input": {"raw": "1+1?"}, '
     '"evaluation": {"score": 1.0}}',
     WIDE,
-    made=LONG,
-    needs=("model_id", "sample_id", "input.raw", "evaluation.score", "evaluation_name", "evaluation_id"),
+    made=MANY,
+    needs=(
+        *("model_id", "sample_id", "input.raw", "evaluation.score", "evaluation_name", "evaluation_id"),
+        "evaluation_result_id",
+    ),
     columns=_every_eval_ever,
-    whole=pivot,
+    whole=_by_result,
 )
 
 
 def _inspect(table: pa.Table, file: str) -> Columns:
+    if "model" not in table.column_names:
+        raise ReadError(
+            "this looks like a samples_df of Inspect, but has no column that says which model answered",
+            source=file,
+            column="model",
+            accepted="a samples_df with the columns of EvalModel",
+            fix="write it with samples_df(logs, columns=EvalModel + SampleSummary), both from inspect_ai.analysis",
+        )
     [name] = [name for name in table.column_names if name.startswith("score_")]
     letters = texts(table, name)
     known = pc.index_in(letters, pa.array(list(_LETTERS), pa.large_string()))
@@ -130,6 +120,10 @@ INSPECT = Format(
     whole=pivot,
 )
 
+INSPECT_BARE = replace(
+    INSPECT, marks=("eval_id", "id", "epoch", "input", "score_*", "!model")
+)  # by default it has none
+
 
 # -- JSON -------------------------------------------------------------------------------------------------------------
 
@@ -137,18 +131,13 @@ INSPECT = Format(
 def _metric(named: dict[str, float | None], wanted: str, file: Path) -> str | None:
     """Return the metric to take: the one asked for, else the first."""
     if wanted and named and wanted not in named:
-        raise ReadError(
-            f"there is no score {wanted!r}",
-            source=str(file),
-            accepted=f"its scores, {listed(list(named))}",
-            fix=("pass one of them as ", Argument("score")),
-        )
+        raise no_such_score(wanted, list(named), str(file))
     return wanted or next(iter(named), None)
 
 
 def _count_others(left: Counter[str], named: dict[str, float | None], taken: str | None) -> None:
     if len(named) > 1:
-        left[f"scores other than {taken!r}"] += len(named) - 1
+        left[other_scores(taken)] += len(named) - 1
 
 
 def _number(value: Any) -> float | None:
@@ -204,30 +193,40 @@ HARNESS = Format(
 
 
 def _helm(rows: list[Record], file: Path, metric: str) -> tuple[list[Record], dict[str, int]]:
-    """Return one row per instance; task and model stand in the name of the run's folder, prompts in a file beside."""
-    run = file.absolute().parent.name
-    model = re.search(r"model=([^,]+)", run)
-    task = re.sub(r",?model=[^,]+", "", run).rstrip(":,")
+    """Return one row per instance and metric; the name of the run holds task and model, a file beside the prompts."""
+    task, model = _helm_run(file)
     prompts = _helm_prompts(file.with_name("instances.json"))
     made, left = [], Counter[str]()
     for number, row in enumerate(rows, start=1):
         if row.get("perturbation"):
             left["perturbed instances"] += 1
             continue
-        stats = {
-            _stat_name(stat): _number(stat.get("mean")) for stat in row.get("stats") or [] if isinstance(stat, dict)
-        }
-        name = _metric(stats, metric, file)
-        _count_others(left, stats, name)
-        made.append(
-            {ROW: number, "item": f"{row.get('instance_id')}/{task}", "agent": model[1] if model else run}
-            | {
-                "score": stats.get(name) if name else None,
-                "task": task,
-                "prompt": prompts.get(str(row.get("instance_id"))),
-            }
-        )
+        listed_stats = row["stats"] if isinstance(row.get("stats"), list) else []
+        stats = {_stat_name(stat): _number(stat.get("mean")) for stat in listed_stats if isinstance(stat, dict)}
+        stats = {name: mean for name, mean in stats.items() if name == metric or not _BOOKKEEPING.match(name)}
+        about = {ROW: number, "item": f"{row.get('instance_id')}/{task}", "agent": model, "task": task}
+        about["prompt"] = prompts.get(str(row.get("instance_id")))
+        made += [about | {"metric": name, "score": mean} for name, mean in stats.items()]
+        made += [] if stats else [about | {"metric": None, "score": None}]
     return made, dict(left)
+
+
+def _helm_run(file: Path) -> tuple[str, str]:
+    """Return task and model of a run, by the name of its folder, else by its specification beside."""
+    run, spec = file.absolute().parent.name, file.with_name("run_spec.json")
+    if "model=" not in run and spec.is_file():
+        named = read_document(spec)
+        run = str(named.get("name") if isinstance(named, dict) else "").replace("/", "_")  # as HELM calls the folder
+    model = re.search(r"model=([^,]+)", run)
+    if model is None:
+        raise ReadError(
+            f"nothing says which model ran here: neither the folder ({short(file.absolute().parent.name)!r}) nor "
+            "run_spec.json beside",
+            source=str(file),
+            accepted="a folder called as HELM does, such as mmlu:subject=anatomy,model=openai_gpt-4",
+            fix="give the folder its name, or put its run_spec.json back",
+        )
+    return re.sub(r",?model=[^,]+", "", run).rstrip(":,"), model[1]
 
 
 def _stat_name(stat: Record) -> str:
@@ -248,10 +247,11 @@ HELM = Format(
     ("instance_id", "stats"),
     '[{"instance_id": "id1", "train_trial_index": 0, "stats": [{"name": {"name": "exact_match"}, "mean": 1.0}]}]',
     WIDE,
-    made=LONG,
+    made=MANY,
     records=_helm,
     by_path=True,
-    whole=pivot,
+    tells=lambda rows: any(isinstance(row.get("stats"), list) for row in rows),
+    whole=pivot_one,
 )
 
 
@@ -269,6 +269,9 @@ def _openai_evals(rows: list[Record], file: Path, metric: str) -> tuple[list[Rec
         if row.get("type") == "sampling":
             prompts.setdefault(sample, _asked(data.get("prompt")))
             continue
+        for key in ("correct", "score", metric):
+            if not isinstance(data.get(key), int | float | None):  # left out, right or wrong answers alone would stay
+                raise no_number(data[key], f"data.{key}", str(file), number)
         named = {name: _number(value) for name, value in data.items() if isinstance(value, int | float)}
         named = {name: named[name] for name in sorted(named, key=lambda name: name not in ("correct", "score"))}
         if not named:
@@ -303,4 +306,4 @@ OPENAI_EVALS = Format(
     whole=pivot,
 )
 
-SCORE_FILES = (EVERY_EVAL_EVER, HARNESS, INSPECT, HELM, OPENAI_EVALS)
+SCORE_FILES = (EVERY_EVAL_EVER, HARNESS, INSPECT, INSPECT_BARE, HELM, OPENAI_EVALS)

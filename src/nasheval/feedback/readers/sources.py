@@ -20,6 +20,7 @@ import pyarrow.parquet as pq
 
 from nasheval.contexts.table import as_table, decoded, is_hugging_face, is_list
 from nasheval.errors import Argument, InputError, ReadError, one_line
+from nasheval.feedback.readers.own_fields import OwnFields
 from nasheval.feedback.readers.parquet_files import parquet_batches
 from nasheval.feedback.readers.row_checks import Files, listed, nearest, refuse_repeats
 from nasheval.feedback.readers.text_files import UNREADABLE, open_csv, read_json
@@ -46,6 +47,7 @@ class Source:
         make: what wrote it, where that is known.
         numbers: the column that holds the number of each row in its file, where rows were made of others.
         aside: what was left out before there were rows, in words.
+        own: what its fields are, where a known tool wrote them.
     """
 
     label: str
@@ -57,6 +59,7 @@ class Source:
     make: str = ""
     numbers: str = ""
     aside: Mapping[str, int] = dataclasses.field(default_factory=dict)
+    own: OwnFields = dataclasses.field(default_factory=OwnFields)
 
     @property
     def names(self) -> list[str]:

@@ -182,6 +182,15 @@ def read_records(file: Path) -> list[Record]:
     return _json_lines(file, raw)
 
 
+def read_document(file: Path) -> Any:
+    """Return the one value that a JSON file holds."""
+    try:
+        return json.loads(_json_text(file))
+    except (ValueError, RecursionError) as error:
+        fix, what = "check that the file is whole", f"the JSON does not parse ({one_line(error)})"
+        raise ReadError(what, source=str(file), accepted="one JSON value", fix=fix) from None
+
+
 def read_lines(file: Path) -> pa.Table | None:
     """Return one JSON object per line as a table; None where it is a list, or Arrow cannot read it."""
     raw = _json_text(file)
@@ -223,6 +232,20 @@ def first_records(file: Path) -> list[Record]:
     except (ReadError, RecursionError):
         return []
     return []
+
+
+def is_json(file: Path) -> bool:
+    """Tell whether a file is JSON of whatever kind: one value, or one per line."""
+    raw = _opened(file).removeprefix(b"\xef\xbb\xbf")
+    return _is_value(raw) or (bool(raw.strip()) and all(_is_value(line) for line in io.BytesIO(raw) if line.strip()))
+
+
+def _is_value(text: bytes) -> bool:
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _first_of_list(raw: bytes) -> list[Record]:

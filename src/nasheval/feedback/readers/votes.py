@@ -24,6 +24,7 @@ from nasheval.feedback.readers.labels import (
     TIE,
     Outcomes,
     duel_records,
+    leave_out_dropped,
     read_labels,
     read_one_hot,
     read_ranks,
@@ -210,7 +211,7 @@ def _sides(
             f"fewer than two agents are compared ({listed(names)})",
             source=checks.source,
             accepted="two or more different agents",
-            fix=f"check the columns {schema.first!r} and {schema.second!r}",
+            fix=f"check the columns {checks.named(schema.first)!r} and {checks.named(schema.second)!r}",
         )
     both, wanted = (first >= 0) & (second >= 0), np.isin(names, chosen)
     checks.leave_out(both & ~(wanted[first] & wanted[second]), "an agent not in agents=")
@@ -272,7 +273,7 @@ def _outcomes(
     if isinstance(schema.winner, str):
         said = names_in(table, schema.winner, checks.source)
         outcomes = read_labels(checks, said, schema.winner, agents=names, first=first, second=second, labels=labels)
-        checks.leave_out(outcomes[0] == DROP, "label marked 'drop'")
+        leave_out_dropped(checks, said, outcomes[0])
         return outcomes
     if labels is not None and len(schema.winner) == 3:
         raise InputError(
