@@ -47,7 +47,7 @@ from nasheval.scoring.leaderboard import as_frame, standings
 
 Tune = Literal[False] | Search
 _SHARES = {"nuisances": 0.75, "payoffs": 0.2, "policy": 0.05}
-_STAGE1 = ("outcome", "propensity", "second_stage", "strength", "boosting", "aggregator", "unseen", "folds")
+_STAGE1 = ("outcome", "propensity", "second_stage", "strength", "boosting", "aggregator", "unseen", "folds", "adjust")
 _TERMS = ("regularizer", "costs", "cost_weight", "budget")
 _UNCHANGED: Any = object()
 _LARGEST_SEED = 2**31 - 1  # of LightGBM
@@ -79,6 +79,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         unseen: pairs that were never compared: "model" (bridged by the outcome model, and marked), "tie" (the paper's)
             or "refuse" (an error).
         availability: a context column of few values: only agents seen at its value are candidates there.
+        adjust: "position", "style" or columns of style: lotteries and payoffs are then those at equal style; see `as_voted`.
         tune: False, "fast" or "paper": search hyperparameters of LightGBM and of the learned policy.
         random_state: seed of everything.
         n_jobs: threads, or workers of the cluster; None: all cores.
@@ -103,6 +104,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
     folds: int = 5
     unseen: Unseen = "model"
     availability: str | None = None
+    adjust: Sequence[str] | str = ()
     tune: Tune = False
     random_state: int = 0
     n_jobs: int | None = None

@@ -16,11 +16,12 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
-from nasheval.arrays import Bools, Floats, Ints, offsets_of, readonly, runs
+from nasheval.arrays import Bools, Floats, Ints, bin_sums, offsets_of, readonly, runs
 from nasheval.nuisance.crossfit import NuisanceFit
+from nasheval.nuisance.style import Adjustment
 from nasheval.payoff.aggregators import Aggregation, Aggregator, Mean, aggregation_of
 from nasheval.payoff.bridging import Unseen, score_bridge, status_of
-from nasheval.payoff.estimand import CELLS, Estimand, surface_chunks
+from nasheval.payoff.estimand import CELLS, Effects, Estimand, surface_chunks
 
 _KEPT = 1 << 23  # a plug-in surface of no more numbers is kept once it is computed
 
@@ -41,6 +42,7 @@ class PseudoOutcomes:
         share: (v,) w / e, or w / (R e) under "draws".
         used: (n_contexts,) which contexts have a pseudo-outcome.
         unseen: what to make of pairs that were never compared (`nasheval.payoff.bridging`).
+        style: what makes Gamma that at equal style (`nasheval.payoff.adjusted`); None: as voted.
     """
 
     fit: NuisanceFit
@@ -54,6 +56,7 @@ class PseudoOutcomes:
     share: Floats
     used: Bools
     unseen: Unseen
+    style: Adjustment | None = None
 
     @cached_property
     def status(self) -> Ints:
@@ -75,7 +78,23 @@ class PseudoOutcomes:
             plugin=self.plugin_chunks,
             bias=self.bias,
             bridge=score_bridge(self.fit.log) if self.unseen == "model" else None,
+            effects=None if self.style is None else Effects(self.record, self.style.score, self._style_slope),
         )
+
+    def _style_slope(self, contexts: Ints) -> Floats:
+        """Return (n_pairs, S) how the mean over some contexts moves with what style is worth: minus the mean of d.
+
+        That mean is doubly robust: m, and r_d where a verdict was observed.
+        """
+        assert self.style is not None
+        rest, inside = self.style.rest, np.zeros(self.n_contexts, bool)
+        inside[contexts] = True
+        rows = np.flatnonzero(inside[self.context])
+        weight = (self.share * self.slope)[rows]
+        observed = [bin_sums(self.pair[rows], weight * rest[rows, s], self.n_pairs) for s in range(rest.shape[1])]
+        mean = self.style.models.mean(self.fit.X[contexts], self.fit.fold[contexts])
+        mean[~self.aggregation.covered] = 0.0
+        return -(mean + np.array(observed).reshape(len(observed), -1).T / len(contexts))
 
     def bias(self, contexts: Ints) -> Floats:
         """Return (n_pairs,) how far raised propensities could move the mean over some contexts.
@@ -131,7 +150,23 @@ class PseudoOutcomes:
             inside = rows[self.fit.fold[rows] == fold]
             for start in range(0, len(inside), step):
                 chunk = inside[start : start + step]
-                yield chunk, self.aggregation.aggregate(self.fit.outcome_models.predict(self.fit.X[chunk], fold))
+                values = self.aggregation.aggregate(self.fit.outcome_models.predict(self.fit.X[chunk], fold))
+                yield chunk, values if self.style is None else values - self._style_at(chunk, self.style.beta, fold)
+
+    def _style_at(self, contexts: Ints, weight: Floats, fold: int) -> Floats:
+        """Return (len(contexts), n_pairs) weight'm, given (S,) weights, at contexts of a fold; 0 for uncovered pairs."""
+        assert self.style is not None
+        return np.asarray(self.aggregation.covered * self.style.models.surface(self.fit.X[contexts], weight, fold))
+
+    def style_chunks(self, weight: Floats, contexts: Ints | None = None) -> Iterator[tuple[Ints, Floats]]:
+        """Yield (contexts, (len(contexts), n_pairs) weight'm out of fold), in bounded chunks, as `plugin_chunks` does."""
+        rows = np.flatnonzero(self.used) if contexts is None else contexts
+        step = max(1, CELLS // max(1, self.n_pairs))
+        for fold in range(self.fit.n_folds):
+            inside = rows[self.fit.fold[rows] == fold]
+            for start in range(0, len(inside), step):
+                chunk = inside[start : start + step]
+                yield chunk, self._style_at(chunk, weight, fold)
 
     @cached_property
     def _kept(self) -> Floats | None:

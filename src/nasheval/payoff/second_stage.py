@@ -61,6 +61,25 @@ class Plugin:
 
 
 @dataclass(frozen=True, eq=False)
+class StyleSurface:
+    """What style and position add to a payoff as voted, beta'm(x): a line per agent, and a number per pair.
+
+    Args:
+        agent: (K, 1 + q) intercepts, and slopes in the features for networks.
+        pair: (n_pairs,).
+    """
+
+    agent: Floats
+    pair: Floats
+
+    def predict(self, X: Features) -> Floats:
+        """Return (n, n_pairs)."""
+        at = X.network @ self.agent[:, 1:].T + self.agent[:, 0]
+        j, k = np.triu_indices(len(self.agent), 1)
+        return np.asarray(at[:, j] - at[:, k] + self.pair, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
 class PayoffModel:
     """The estimated game A(x): base surface + strength per pair * learned surface, clipped and made antisymmetric.
 
@@ -72,6 +91,7 @@ class PayoffModel:
         surface: what was learned from the pseudo-outcomes, or None.
         strength: how strongly `surface` corrects `plugin` and what that wins; None for other forms.
         bridge: gives payoffs to the bridged pairs; None: they are 0, as those of unknown pairs.
+        style: what is taken off, so that payoffs are those at equal style; None: they are as voted.
     """
 
     agents: tuple[str, ...]
@@ -81,6 +101,7 @@ class PayoffModel:
     surface: Surface | None = None
     strength: Strength | None = None
     bridge: Bridge | None = None
+    style: StyleSurface | None = None
 
     @cached_property
     def covered(self) -> Bools:
@@ -123,9 +144,14 @@ class PayoffModel:
         payoffs, bridged = self._plugged(X)
         if self.plugin is not None and self.surface is not None and self.strength is not None:
             payoffs += self.correction(X)
+        style = None if self.style is None else self.style.predict(X)
+        if style is not None:
+            payoffs = payoffs - self.covered * style  # a new array: the plug-in may be the models' own
         np.minimum(np.maximum(payoffs, -1.0, out=payoffs), 1.0, out=payoffs)  # `clip` takes longer to call
         if self.bridge is not None:
             bridged = self.bridge.predict(X, payoffs) if bridged is None else bridged
+            if style is not None and isinstance(self.bridge, VoterBridge):  # who speak as voted
+                bridged = bridged - style[:, self.bridge.pairs]
             payoffs[:, self.bridge.pairs] = np.minimum(np.maximum(bridged, -1.0), 1.0)
         return payoffs
 

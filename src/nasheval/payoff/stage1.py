@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
@@ -12,11 +12,14 @@ from nasheval.choices import Search
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
+from nasheval.feedback.style import columns_of
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Advance, Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.propensity import choose_propensity
+from nasheval.nuisance.style import Adjustment, fit_style
 from nasheval.nuisance.tuning import check_search
+from nasheval.payoff.adjusted import equalised, name_of, surface_of, voted
 from nasheval.payoff.aggregators import AnyAggregator, as_asked
 from nasheval.payoff.bridging import Unseen, check_unseen, pair_matrix
 from nasheval.payoff.on_card import payoffs
@@ -34,12 +37,26 @@ class Stage1:
         nuisances: cross-fitted mu and e; `nuisances.log` is the log, its ballots cut into pairs where menus are rare.
         pseudo: Gamma of the log.
         payoff: A(x), by the chosen second stage.
+        style: what was adjusted for, so that `pseudo` and `payoff` are those at equal style; None: as voted.
     """
 
     encoder: ContextEncoder
     nuisances: NuisanceFit
     pseudo: PseudoOutcomes
     payoff: PayoffModel
+    style: Adjustment | None = None
+
+    @property
+    def estimand(self) -> str:
+        """What payoffs are of: "as voted" or "at equal style"."""
+        return name_of(self.style)
+
+    @cached_property
+    def as_voted(self) -> Stage1:
+        """The same log as it was voted, nothing adjusted for."""
+        if self.style is None:
+            return self
+        return Stage1(self.encoder, self.nuisances, voted(self.pseudo), replace(self.payoff, style=None))
 
     @property
     def log(self) -> Feedback:
@@ -81,6 +98,7 @@ def fit_stage1(
     aggregator: AnyAggregator = "auto",
     unseen: Unseen = "model",
     folds: int = 5,
+    adjust: Sequence[str] | str = (),
     tune: Search | None = None,
     encoder: ContextEncoder | None = None,
     effort: Effort | None = None,
@@ -93,6 +111,7 @@ def fit_stage1(
         second_stage, strength, boosting: see `fit_payoff`.
         aggregator: see `as_asked`.
         unseen: what to make of pairs that were never compared: "model" (bridged), "tie" or "refuse".
+        adjust: "position", "style" or columns of style to adjust for (`nasheval.nuisance.style`); (): none.
         tune: whether and how to search hyperparameters.
         encoder: of the contexts; None fits one.
         begin: begins the stage "nuisances" or "payoffs" of a progress bar; None: `effort` has one bar for both.
@@ -105,6 +124,8 @@ def fit_stage1(
     check_second_stage(second_stage, strength, boosting)
     check_search(tune)
     check_unseen(log, unseen)
+    if adjust:
+        columns_of(log, adjust)
     log, aggregator = as_asked(log, aggregator)
     _check_known(log, propensity)
     fold = make_folds(log, folds, seed=work.seed)
@@ -122,7 +143,16 @@ def fit_stage1(
     pseudo = pseudo_outcomes(nuisances, aggregator, unseen=unseen)
     how: dict[str, Any] = {"strength": strength, "boosting": boosting, "tune": tune}
     payoff = fit_payoff(pseudo, second_stage, **how, effort=stage("payoffs", 0.2))
-    return Stage1(encoder, nuisances, pseudo, payoff)
+    style = fit_style(nuisances, adjust) if adjust else None
+    return at_equal_style(Stage1(encoder, nuisances, pseudo, payoff), style)
+
+
+def at_equal_style(stage1: Stage1, style: Adjustment | None) -> Stage1:
+    """Return a Stage 1 as voted with its pseudo-outcomes and payoffs at equal style; None: as it is."""
+    if style is None:
+        return stage1
+    payoff = replace(stage1.payoff, style=surface_of(style))
+    return replace(stage1, pseudo=equalised(stage1.pseudo, style), payoff=payoff, style=style)
 
 
 def _check_known(log: Feedback, propensity: Any) -> None:

@@ -1,0 +1,307 @@
+"""What style and position are worth: beta of E[Z | x, pair, d] = mu(x) + beta'd, free of who the agents are.
+
+An agent that writes long answers is compared at large d, and may be better for other reasons. So beta is estimated as
+in Robinson (1988) and double machine learning, from what is left of Z and of d once context and pair are accounted for:
+
+    r_Z = Z - mu(x),   r_d = d - m(x),   beta = (sum w r_d r_d')^-1 sum w r_d r_Z,   m = E[d | x, pair],
+
+both out of fold. m is antisymmetric: g_j(x) - g_k(x) + t_jk, with an intercept per agent, slopes in the context (a
+ridge whose size is chosen on contexts held out, none included), and what a pair has beyond its agents, shrunk. The
+payoff at equal style is mu(x) - beta'm(x); docs/method.md, "At equal style", has its influence function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from scipy.sparse import csr_array
+
+from nasheval.arrays import Bools, Floats, Ints, bin_sums, n_pairs, readonly
+from nasheval.feedback.log import Feedback
+from nasheval.feedback.style import POSITION, columns_of, differences, one_order
+from nasheval.notes import Note
+from nasheval.nuisance.crossfit import NuisanceFit
+from nasheval.nuisance.learners import Features, held_out
+
+_RIDGES = (0.01, 0.1, 1.0)  # of slopes in the context, as shares of the votes per agent
+_CELLS = 1 << 20  # numbers in the design that slopes are learned from
+_STEPS, _EXACT = 50, 1e-6  # of conjugate gradients, and how far they bring down a residual
+_LEAST = 1e-3  # of the variance of a column, what must be left of it given context, pair and the columns before it
+_ALONE = 1e-8  # ridge of the intercepts: it decides nothing that votes decide
+
+
+@dataclass(frozen=True, eq=False)
+class StyleModels:
+    """m(x, pair) = g_j(x) - g_k(x) + t_jk of S columns, one model per fold.
+
+    Args:
+        agent: (folds, S, K, 1 + q) of g: an intercept, and slopes in the features for networks.
+        pair: (folds, S, n_pairs) t.
+    """
+
+    agent: Floats
+    pair: Floats
+
+    @cached_property
+    def _ends(self) -> tuple[Ints, Ints]:
+        return np.triu_indices(self.agent.shape[2], 1)
+
+    def cells(self, X: Features, fold: Ints, rows: Ints, pair: Ints) -> Floats:
+        """Return (cells, S) m at rows[i] of X and pair[i], by the model of fold[i]."""
+        values, (j, k) = np.empty((len(rows), self.agent.shape[1])), self._ends
+        for number in range(len(self.agent)):
+            own = np.flatnonzero(fold == number)
+            g, inside = self.agent[number], X.network[rows[own]]
+            for s in range(g.shape[0]):
+                slope = g[s, j[pair[own]]] - g[s, k[pair[own]]]
+                along = np.einsum("ij,ij->i", inside, slope[:, 1:])
+                values[own, s] = slope[:, 0] + along + self.pair[number, s, pair[own]]
+        return values
+
+    def surface(self, X: Features, weight: Floats, fold: int | None = None) -> Floats:
+        """Return (n, n_pairs) weight'm, given (S,) weights, by the model of a fold; None: the mean over folds."""
+        agent, pair = self._of(fold)
+        g = np.tensordot(weight, agent, 1)
+        at = X.network @ g[:, 1:].T + g[:, 0]
+        j, k = self._ends
+        return np.asarray(at[:, j] - at[:, k] + weight @ pair, np.float64)
+
+    def mean(self, X: Features, fold: Ints) -> Floats:
+        """Return (n_pairs, S) the mean of m over n contexts, each by the model of its fold."""
+        total, (j, k) = np.zeros((len(self._ends[0]), self.agent.shape[1])), self._ends
+        for number in range(len(self.agent)):
+            inside = X.network[fold == number]
+            if len(inside):
+                middle = np.append(1.0, inside.mean(axis=0, dtype=np.float64))
+                g = self.agent[number] @ middle
+                total += len(inside) * (g[:, j] - g[:, k] + self.pair[number]).T
+        return total / max(len(fold), 1)
+
+    def _of(self, fold: int | None) -> tuple[Floats, Floats]:
+        return self._mean if fold is None else (self.agent[fold], self.pair[fold])
+
+    @cached_property
+    def _mean(self) -> tuple[Floats, Floats]:
+        return self.agent.mean(axis=0), self.pair.mean(axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class Adjustment:
+    """What was adjusted for, and how; v counts the observed pair verdicts, in the log's order.
+
+    Args:
+        fit: the nuisances of the verdicts as voted.
+        names: of the S columns.
+        models: m.
+        beta: (S,) what one more of d adds to a verdict.
+        left_out: why other columns that were asked for are not among them.
+    """
+
+    fit: NuisanceFit
+    names: tuple[str, ...]
+    models: StyleModels
+    beta: Floats
+    left_out: tuple[Note, ...] = ()
+
+    @cached_property
+    def rest(self) -> Floats:
+        """(v, S) r_d = d - m, out of fold; 0 where d is unknown."""
+        return readonly(_rest(self.fit, self.models, differences(self.fit.log.whole, self.names)))
+
+    @cached_property
+    def residual(self) -> Floats:
+        """(v,) Z - mu - beta'(d - m)."""
+        return readonly(self.fit.log.verdicts.z - self.fit.mu - self.rest @ self.beta)
+
+    @cached_property
+    def score(self) -> Floats:
+        """(v, S) what each verdict adds to the error of beta."""
+        weight = self.fit.log.records.weights[self.fit.log.verdicts.record]
+        moment = self.rest.T @ (weight[:, None] * self.rest)
+        return readonly((weight * self.residual)[:, None] * np.linalg.solve(moment, self.rest.T).T)
+
+
+def fit_style(fit: NuisanceFit, adjust: Sequence[str] | str) -> Adjustment:
+    """Estimate what style and position are worth, given cross-fitted outcomes.
+
+    Args:
+        adjust: "position", "style" (all columns of style), or names of some of them.
+    """
+    names, notes, log = list(columns_of(fit.log.whole, adjust)), [], fit.log
+    if POSITION in names and (note := one_order(log.whole)):
+        names.remove(POSITION)
+        notes.append(note)
+    d = differences(log.whole, names)
+    models = fit_models(fit, d)
+    rest = _rest(fit, models, d)
+    weight = log.records.weights[log.verdicts.record]
+    kept = _varying(rest, d, weight)
+    notes += [_without(name) for name, inside in zip(names, kept, strict=True) if not inside]
+    rest, models = rest[:, kept], StyleModels(models.agent[:, kept], models.pair[:, kept])
+    moment = rest.T @ (weight[:, None] * rest)
+    beta = np.linalg.solve(moment, rest.T @ (weight * (log.verdicts.z - fit.mu))) if kept.any() else np.zeros(0)
+    return Adjustment(fit, tuple(np.array(names, object)[kept]), models, readonly(beta), tuple(notes))
+
+
+def _rest(fit: NuisanceFit, models: StyleModels, d: Floats) -> Floats:
+    """Return (v, S) d - m out of fold; 0 where d is unknown."""
+    context, pair = _places(fit.log)
+    rest = d - models.cells(fit.X, fit.fold[context], context, pair)
+    return np.where(np.isnan(d), 0.0, rest)
+
+
+def _places(log: Feedback) -> tuple[Ints, Ints]:
+    """Return (v,) the context and the pair of each verdict."""
+    return log.context_of[log.verdicts.record], log.menus.columns.pair[log.menus.column_of_verdict]
+
+
+def _varying(rest: Floats, d: Floats, weight: Floats) -> Bools:
+    """Return (S,) the columns of which enough is left given context, pair and the columns kept before them."""
+    kept = np.zeros(rest.shape[1], bool)
+    for s in range(rest.shape[1]):
+        own, others = rest[:, s], rest[:, kept]
+        left = own - others @ np.linalg.lstsq(others * np.sqrt(weight)[:, None], own * np.sqrt(weight), rcond=None)[0]
+        size = float(np.nansum(weight * d[:, s] ** 2))
+        kept[s] = size > 0 and float(weight @ left**2) > _LEAST * size
+    return kept
+
+
+def _without(name: str) -> Note:
+    text = f"{name} cannot be told from agents: it hardly varies once context and pair, and the columns before it, are"
+    return Note(f"{text} accounted for; it is left out of the adjustment", "no-variation")
+
+
+# -- m ----------------------------------------------------------------------------------------------------------------
+
+
+def fit_models(fit: NuisanceFit, d: Floats) -> StyleModels:
+    """Fit m on all folds but one, for each fold in turn, to differences (v, S)."""
+    log, (context, pair) = fit.log, _places(fit.log)
+    K, weight = log.n_agents, log.records.weights[log.verdicts.record]
+    known = ~np.isnan(d).any(axis=1)
+    j, k = log.verdicts.j.astype(np.int64), log.verdicts.k.astype(np.int64)
+    agents, pairs, ridge = [], [], None
+    for fold in range(fit.n_folds):
+        rows = np.flatnonzero(known & (fit.fold[context] != fold))
+        votes = _Votes(fit.X.network, context[rows], j[rows], k[rows], pair[rows], weight[rows], d[rows], K)
+        ridge = votes.chosen_ridge() if ridge is None else ridge
+        g, t = votes.fitted(ridge)
+        agents.append(g)
+        pairs.append(t)
+    return StyleModels(np.stack(agents), np.stack(pairs))
+
+
+@dataclass(frozen=True, eq=False)
+class _Votes:
+    """Verdicts that m is learned from: X (n, q), and (v,) context, agents j and k, pair, weight, and d (v, S)."""
+
+    X: Floats
+    context: Ints
+    j: Ints
+    k: Ints
+    pair: Ints
+    weight: Floats
+    d: Floats
+    K: int
+
+    def take(self, rows: Ints | Bools) -> _Votes:
+        columns = (each[rows] for each in (self.context, self.j, self.k, self.pair, self.weight, self.d))
+        return _Votes(self.X, *columns, self.K)
+
+    def chosen_ridge(self) -> float:
+        """Return the ridge of slopes that foretells contexts held out best; infinite: there are no slopes."""
+        if not self.X.shape[1] or len(np.unique(self.context)) < 10 or not self.d.shape[1]:
+            return np.inf
+        votes = self._sampled()
+        test = held_out(votes.context, np.random.default_rng(0))
+        train, other, scale = votes.take(~test), votes.take(test), np.maximum(self.d.var(axis=0), 1e-300)
+
+        def loss(ridge: float) -> float:
+            left = other._left(*train.fitted(ridge))
+            return float((other.weight @ left**2 / scale).sum())
+
+        return min((np.inf, *_RIDGES), key=loss)
+
+    def fitted(self, ridge: float) -> tuple[Floats, Floats]:
+        """Return g (S, K, 1 + q) and t (S, n_pairs)."""
+        S, q = self.d.shape[1], self.X.shape[1]
+        g, t = np.zeros((S, self.K, 1 + q)), np.zeros((S, n_pairs(self.K)))
+        g[:, :, 0] = self._intercepts(self.d)
+        if np.isfinite(ridge):
+            g[:, :, 1:] = self._sampled()._slopes(g, ridge)
+            g[:, :, 0] += self._intercepts(self._left(g, t))
+        return g, self._beyond(self._left(g, t))
+
+    def _sampled(self) -> _Votes:
+        """Return so many votes as slopes are learned from."""
+        most = max(1000, _CELLS // (2 * max(self.X.shape[1], 1)))
+        n = len(self.j)
+        return self if n <= most else self.take(np.sort(np.random.default_rng(0).choice(n, most, replace=False)))
+
+    def _left(self, g: Floats, t: Floats) -> Floats:
+        """Return (v, S) what m leaves of d."""
+        left = self.d - t[:, self.pair].T
+        for s in range(left.shape[1]):
+            slope = g[s, self.j] - g[s, self.k]
+            left[:, s] -= slope[:, 0]
+            if g[s, :, 1:].any():
+                left[:, s] -= np.einsum("ij,ij->i", self.X[self.context], slope[:, 1:])
+        return left
+
+    def _intercepts(self, values: Floats) -> Floats:
+        """Return (S, K) the agents' intercepts, by weighted least squares."""
+        K, S = self.K, values.shape[1]
+        both = bin_sums(self.j * K + self.k, self.weight, K * K).reshape(K, K)
+        laplacian = np.diag((both + both.T).sum(axis=1)) - both - both.T
+        lead = np.stack([bin_sums(self.j, self.weight * values[:, s], K) for s in range(S)]) if S else np.zeros((0, K))
+        for s in range(S):
+            lead[s] -= bin_sums(self.k, self.weight * values[:, s], K)
+        size = max(float(self.weight.sum()), 1e-300)
+        return np.linalg.solve(laplacian + _ALONE * size * np.eye(K), lead.T).T
+
+    def _beyond(self, left: Floats) -> Floats:
+        """Return (S, n_pairs) what pairs have beyond their agents: their means, shrunk by how much pairs differ."""
+        size = n_pairs(self.K)
+        count, total = np.bincount(self.pair, minlength=size), bin_sums(self.pair, self.weight, size)
+        some = np.maximum(total, 1e-300)
+        t = np.zeros((left.shape[1], size))
+        for s in range(left.shape[1]):
+            mean = bin_sums(self.pair, self.weight * left[:, s], size) / some
+            within = float(self.weight @ (left[:, s] - mean[self.pair]) ** 2) / max(len(left) - int((count > 0).sum()), 1)
+            seen = count > 1
+            between = float((total[seen] * mean[seen] ** 2).sum() - within * seen.sum()) / max(total[seen].sum(), 1e-300)
+            if between > 0:
+                t[s] = mean * total / (total + within / between)
+        return t
+
+    def _slopes(self, g: Floats, ridge: float) -> Floats:
+        """Return (S, K, q) slopes in the context: a ridge, by conjugate gradients for all columns together."""
+        q, v = self.X.shape[1], len(self.j)
+        inside = self.X[self.context] * np.sqrt(self.weight)[:, None]
+        columns = np.stack([self.j, self.k], axis=1)[:, :, None] * q + np.arange(q)
+        entries = np.stack([inside, -inside], axis=1)
+        design = csr_array((entries.ravel(), columns.ravel(), np.arange(0, 2 * q * v + 1, 2 * q)), shape=(v, self.K * q))
+        left = self._left(g, np.zeros((len(g), n_pairs(self.K)))) * np.sqrt(self.weight)[:, None]
+        penalty = ridge * 2 * float(self.weight.sum()) / self.K
+        found = _conjugate(lambda b: design.T @ (design @ b) + penalty * b, design.T @ left)
+        return np.asarray(found.T.reshape(-1, self.K, q))
+
+
+def _conjugate(normal: Callable[[Floats], Floats], right: Floats) -> Floats:
+    """Solve normal(b) = right, (n, S), column by column at once, by conjugate gradients."""
+    b, rest = np.zeros(right.shape), right.copy()
+    direction, size = rest.copy(), (rest**2).sum(axis=0)
+    enough = _EXACT**2 * size
+    for _ in range(_STEPS):
+        if (size <= enough).all():
+            break
+        moved = normal(direction)
+        step = size / np.maximum((direction * moved).sum(axis=0), 1e-300)
+        b += step * direction
+        rest -= step * moved
+        before, size = size, (rest**2).sum(axis=0)
+        direction = rest + size / np.maximum(before, 1e-300) * direction
+    return b
