@@ -16,13 +16,11 @@ from scipy.sparse import csr_array
 from nasheval.arrays import Floats, Ints, bin_sums, distinct, readonly
 from nasheval.errors import Argument, InputError
 from nasheval.nuisance.style import Adjustment
-from nasheval.payoff.estimand import Effects
+from nasheval.payoff.estimand import AS_VOTED, EQUAL, Effects
 from nasheval.payoff.grouped import Cluster, Votes, voter_labels
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.second_stage import StyleSurface
 from nasheval.payoff.variances import Spread
-
-AS_VOTED, EQUAL = "as voted", "at equal style"
 
 
 def name_of(style: Adjustment | None) -> str:

@@ -20,10 +20,12 @@ from nasheval.errors import InputError
 from nasheval.feedback.groups import Groups, by_value
 from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.notes import Note, few
+from nasheval.payoff.adjusted import name_of
 from nasheval.payoff.bridging import STATUS_NAMES, allowed_by_transitivity, pair_matrix
 from nasheval.payoff.clusters import Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.cycles import Cycle, as_cycles, find_cycles, signs
 from nasheval.payoff.drawing import listing, warnings
+from nasheval.payoff.estimand import AS_VOTED
 from nasheval.payoff.grouped import Cluster
 from nasheval.payoff.intervals import (
     checked_level,
@@ -69,6 +71,7 @@ class GroupPayoff:
         confidence: of the intervals, all pairs together.
         draws: bootstrap draws of the equilibrium; fewer with more than 180 agents, 372 of the usual 1,000 with 300.
         seed: of the draws.
+        estimand: what payoffs are of: "as voted" or "at equal style".
     """
 
     name: str
@@ -78,6 +81,7 @@ class GroupPayoff:
     confidence: float = 0.95
     draws: int = 1000
     seed: int = 0
+    estimand: str = AS_VOTED
 
     @cached_property
     def estimate(self) -> Floats:
@@ -227,7 +231,8 @@ class GroupPayoff:
              f"{votes[p]:,}", STATUS_NAMES[status[p]])
             for p in order
         )  # fmt: skip
-        title = f"Mean payoffs of {self.name}: {self.moments.n_contexts:,} contexts, "
+        about = "" if self.estimand == AS_VOTED else f", {self.estimand}"
+        title = f"Mean payoffs of {self.name}{about}: {self.moments.n_contexts:,} contexts, "
         title += f"intervals of {self.confidence:.0%} for all pairs together"
         numbers = ("payoff", "error", "lower", "upper", "votes", "pair was")
         yield listing(title, ("agent", "over"), numbers, rows, len(order))
@@ -264,7 +269,7 @@ def group_payoffs(
     level, agents = checked_level(confidence), pseudo.fit.log.agents
     moments = group_moments(pseudo.estimand, groups.code, len(groups), cluster, voters)
     payoffs = (
-        GroupPayoff(name, agents, groups.code == g, each.floored(), level, draws, seed)
+        GroupPayoff(name, agents, groups.code == g, each.floored(), level, draws, seed, name_of(pseudo.style))
         for g, (name, each) in enumerate(zip(groups.names, moments, strict=True))
     )
     return [payoff for payoff in payoffs if voteless or payoff.present.any()]

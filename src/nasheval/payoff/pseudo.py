@@ -78,10 +78,10 @@ class PseudoOutcomes:
             plugin=self.plugin_chunks,
             bias=self.bias,
             bridge=score_bridge(self.fit.log) if self.unseen == "model" else None,
-            effects=None if self.style is None else Effects(self.record, self.style.score, self._style_slope),
+            effects=None if self.style is None else Effects(self.record, self.style.score, self.style_slope),
         )
 
-    def _style_slope(self, contexts: Ints) -> Floats:
+    def style_slope(self, contexts: Ints) -> Floats:
         """Return (n_pairs, S) how the mean over some contexts moves with what style is worth: minus the mean of d.
 
         That mean is doubly robust: m, and r_d where a verdict was observed.

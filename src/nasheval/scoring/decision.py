@@ -23,6 +23,7 @@ from nasheval.game.regularizers import L2
 from nasheval.game.solver import lotteries
 from nasheval.notes import few
 from nasheval.payoff.bridging import pair_matrix
+from nasheval.payoff.estimand import AS_VOTED
 from nasheval.payoff.inference import GroupPayoff
 from nasheval.policy.choosing import WINNER
 from nasheval.policy.terms import AnyCosts
@@ -145,6 +146,7 @@ class Decision:
         doubt: on the leader; None where it is shown to be at most `margin` worse than any other.
         column: the context column of `elsewhere`.
         elsewhere: the groups in which another agent is certainly better, those with most contexts first.
+        estimand: what it is about: payoffs "as voted", or "at equal style".
     """
 
     agent: str | None
@@ -160,11 +162,13 @@ class Decision:
     doubt: Doubt | None
     column: str
     elsewhere: tuple[Preference, ...]
+    estimand: str = AS_VOTED
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The decision in words."""
-        return tuple(_sentences(self))
+        about = () if self.estimand == AS_VOTED else (f"This is {self.estimand}, not as voted.",)
+        return (*_sentences(self), *about)
 
     def __str__(self) -> str:
         return " ".join(self.sentences)
@@ -224,6 +228,7 @@ def decide(
         doubt=doubt,
         column=column,
         elsewhere=_elsewhere(groups, choice, prices),
+        estimand=payoff.estimand,
     )
 
 

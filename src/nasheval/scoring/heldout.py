@@ -21,8 +21,10 @@ from nasheval.feedback.groups import Groups, by_value
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import L2
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
+from nasheval.payoff.adjusted import name_of
 from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.drawing import listing, warnings
+from nasheval.payoff.estimand import AS_VOTED
 from nasheval.payoff.grouped import Cluster
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.pseudo import PseudoOutcomes
@@ -66,6 +68,7 @@ class Evaluation:
         spending: what the policies cost; None where no costs were given.
         confidence: of the intervals.
         notes: what to know before trusting it.
+        estimand: what values are made of: payoffs "as voted", or "at equal style".
     """
 
     overall: Contest
@@ -74,6 +77,7 @@ class Evaluation:
     spending: Spending | None
     confidence: float
     notes: tuple[str, ...]
+    estimand: str = AS_VOTED
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -143,6 +147,7 @@ class Evaluation:
             "policies": list(self.policies),
             "agents": list(self.agents),
             "confidence": self.confidence,
+            "estimand": self.estimand,
             "verdict": self.verdict,
             "best": self.best,
             "overall": self.overall.to_dict(),
@@ -157,9 +162,9 @@ class Evaluation:
         from rich.text import Text
 
         yield Text(self.verdict, style="bold")
-        level = f"{self.confidence:.0%}"
+        level, about = f"{self.confidence:.0%}", "" if self.estimand == AS_VOTED else f" {self.estimand},"
         if len(self.policies) > 1:
-            yield round_robin_table(f"Head to head over {self.overall.n_contexts:,} contexts, intervals of {level} for "
+            yield round_robin_table(f"Head to head{about} over {self.overall.n_contexts:,} contexts, intervals of {level} for "
                                     "all pairs together", self.overall)  # fmt: skip
         yield policy_table(f"Worst single opponent, intervals of {level} over all agents", self.overall, self.spending)
         if self.groups:
@@ -201,7 +206,9 @@ def score(
     contests = [] if by is None else arena.contests(by_value(log, by, pseudo.used))
     contests.sort(key=lambda contest: -contest.n_contexts)
     spending = None if costs is None else measure_spending(stacked, costs_of(log, costs), pseudo.used, level)
-    return Evaluation(overall, tuple(contests), by, spending, level, _notes(pseudo, overall))
+    return Evaluation(
+        overall, tuple(contests), by, spending, level, _notes(pseudo, overall), name_of(pseudo.style)
+    )
 
 
 def _notes(pseudo: PseudoOutcomes, overall: Contest) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
 from nasheval.nuisance.learners import Effort, run_all
+from nasheval.payoff.estimand import AS_VOTED
 from nasheval.payoff.inference import GroupPayoff
 from nasheval.policy.pooled import ratings
 from nasheval.scoring.decision import tells_nothing, tie_groups
@@ -82,9 +83,14 @@ def in_group(log: Feedback, payoff: GroupPayoff, tied: Bools, regularizer: Regul
         yield Standing(payoff.name, log.agents[a], *numbers)
 
 
-def as_frame(rows: Sequence[Standing]) -> Any:
-    """Return a pandas DataFrame; without pandas one of polars; without either a pyarrow Table."""
-    columns = {field.name: [getattr(row, field.name) for row in rows] for field in fields(Standing)}
+def as_frame(rows: Sequence[Standing], estimand: str = AS_VOTED) -> Any:
+    """Return a pandas DataFrame; without pandas one of polars; without either a pyarrow Table.
+
+    Where payoffs are not as voted, a column says what they are.
+    """
+    columns: dict[str, list[Any]] = {field.name: [getattr(row, field.name) for row in rows] for field in fields(Standing)}
+    if estimand != AS_VOTED:
+        columns["estimand"] = [estimand] * len(rows)
     for library in ("pandas", "polars"):
         if find_spec(library) is not None:
             return import_module(library).DataFrame(columns)
