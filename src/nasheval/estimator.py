@@ -81,7 +81,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         unseen: pairs that were never compared: "model" (bridged by the outcome model, and marked), "tie" (the paper's)
             or "refuse" (an error).
         availability: a context column of few values: only agents seen at its value are candidates there.
-        adjust: "position", "style" or columns of style: lotteries and payoffs are then those at equal style; see `as_voted`.
+        adjust: "position", "style" or columns of it: payoffs and lotteries are then those at equal style (`as_voted`).
         tune: False, "fast" or "paper": search hyperparameters of LightGBM and of the learned policy.
         random_state: seed of everything.
         n_jobs: threads, or workers of the cluster; None: all cores.
@@ -160,7 +160,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         return self
 
     def as_voted(self) -> Self:
-        """Return the model of payoffs as voted, from the same nuisances: nothing is adjusted for, nothing fitted anew."""
+        """Return the model of payoffs as voted, from the same nuisances: nothing is adjusted for."""
         stage1, model = self._stage1.as_voted, copy(self).set_params(adjust=())
         return model._settled(stage1, model._learner(stage1.log), model._effort())
 
@@ -357,7 +357,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         return {group.name: group.cycles() for group in self._groups(by, confidence, voters)}
 
     def adjustment(self, group: Any = None, **options: Any) -> Adjusted | None:
-        """Return payoffs as voted and at equal style with their difference, and what style is worth; None without adjust.
+        """Return payoffs as voted and at equal style, their difference and what style is worth; None without adjust.
 
         Args:
             group: as in `payoff_interval`.

@@ -37,7 +37,8 @@ def to_arrow(log: Feedback) -> pa.Table:
     if records.shown is not None:
         columns["shown"] = _runs(records, records.shown, placed)
     for place, name in enumerate(log.style):
-        columns[_STYLE + name] = _runs(records, records.style[:, place], np.dtype(np.float32))  # type: ignore[index]
+        assert records.style is not None
+        columns[_STYLE + name] = _runs(records, records.style[:, place], np.dtype(np.float32))
     for name in ("propensity", "weight", "grade"):
         if (values := getattr(records, name)) is not None:
             columns[name] = pa.array(values)
@@ -53,7 +54,7 @@ def to_arrow(log: Feedback) -> pa.Table:
     return pa.table({**fields, COLUMN: nested}).replace_schema_metadata({_KEY: json.dumps(about)})
 
 
-def _runs(records: Records, values: Ints, dtype: np.dtype[Any]) -> pa.Array:
+def _runs(records: Records, values: Array, dtype: np.dtype[Any]) -> pa.Array:
     return _list(records.offsets, pa.array(values.astype(dtype, copy=False)))
 
 
@@ -129,7 +130,10 @@ def _lists(name: str, column: pa.Array | None, kind: _Kind) -> tuple[Ints, pa.Ar
 def _entries(columns: dict[str, pa.Array]) -> dict[str, Array]:
     """Return sizes, agent, rank and, where they are known, shown and style."""
     sizes, agent = _lists("agents", columns.get("agents"), pa.types.is_integer)
-    entries: dict[str, Array] = {"sizes": sizes, "agent": np.asarray(agent.cast(pa.int64()) if pa.types.is_uint64(agent.type) else agent)}
+    entries: dict[str, Array] = {
+        "sizes": sizes,
+        "agent": np.asarray(agent.cast(pa.int64()) if pa.types.is_uint64(agent.type) else agent),
+    }
     for name, argument in (("blocks", "rank"), ("shown", "shown")):
         if name in columns or name == "blocks":
             lengths, values = _lists(name, columns.get(name), pa.types.is_integer)

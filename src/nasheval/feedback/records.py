@@ -81,7 +81,8 @@ class Records:
         _check_lengths(raw, zero=zero, propensity=propensity, weight=weight, voter=voter, time=time, grade=grade)
         _check_rows(raw, propensity=propensity, weight=weight, grade=grade)
         agent, block = np.array(agent), np.zeros(len(agent), int_dtype(int(sizes.max(initial=1))))
-        shown, style = (None if column is None else np.array(column) for column in (shown, style))
+        shown = None if shown is None else np.array(shown)
+        style = None if style is None else np.array(style, np.float32)
         for rows, entries in raw.by_size():
             _normalise(rows, entries, agent, rank, block, shown, style)
         return cls(
@@ -170,7 +171,8 @@ class Records:
 
 # What stands in for a missing value when logs are joined; None: the column is dropped unless every log has it.
 _OPTIONAL: dict[str, float | np.int32 | None] = {
-    "shown": None, "propensity": None, "weight": 1.0, "voter": np.int32(-1), "time": np.nan, "grade": 1.0, "style": None,
+    "shown": None, "propensity": None, "weight": 1.0, "voter": np.int32(-1), "time": np.nan, "grade": 1.0,
+    "style": None,
 }  # fmt: skip
 
 

@@ -13,7 +13,7 @@ payoff at equal style is mu(x) - beta'm(x); docs/method.md, "At equal style", ha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -208,8 +208,8 @@ class _Votes:
     K: int
 
     def take(self, rows: Ints | Bools) -> _Votes:
-        columns = (each[rows] for each in (self.context, self.j, self.k, self.pair, self.weight, self.d))
-        return _Votes(self.X, *columns, self.K)
+        names = ("context", "j", "k", "pair", "weight", "d")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
 
     def chosen_ridge(self) -> float:
         """Return the ridge of slopes that foretells contexts held out best; infinite: there are no slopes."""
@@ -270,9 +270,13 @@ class _Votes:
         t = np.zeros((left.shape[1], size))
         for s in range(left.shape[1]):
             mean = bin_sums(self.pair, self.weight * left[:, s], size) / some
-            within = float(self.weight @ (left[:, s] - mean[self.pair]) ** 2) / max(len(left) - int((count > 0).sum()), 1)
+            within = float(self.weight @ (left[:, s] - mean[self.pair]) ** 2) / max(
+                len(left) - int((count > 0).sum()), 1
+            )
             seen = count > 1
-            between = float((total[seen] * mean[seen] ** 2).sum() - within * seen.sum()) / max(total[seen].sum(), 1e-300)
+            between = float((total[seen] * mean[seen] ** 2).sum() - within * seen.sum()) / max(
+                total[seen].sum(), 1e-300
+            )
             if between > 0:
                 t[s] = mean * total / (total + within / between)
         return t
@@ -283,7 +287,9 @@ class _Votes:
         inside = self.X[self.context] * np.sqrt(self.weight)[:, None]
         columns = np.stack([self.j, self.k], axis=1)[:, :, None] * q + np.arange(q)
         entries = np.stack([inside, -inside], axis=1)
-        design = csr_array((entries.ravel(), columns.ravel(), np.arange(0, 2 * q * v + 1, 2 * q)), shape=(v, self.K * q))
+        design = csr_array(
+            (entries.ravel(), columns.ravel(), np.arange(0, 2 * q * v + 1, 2 * q)), shape=(v, self.K * q)
+        )
         left = self._left(g, np.zeros((len(g), n_pairs(self.K)))) * np.sqrt(self.weight)[:, None]
         penalty = ridge * 2 * float(self.weight.sum()) / self.K
         found = _conjugate(lambda b: design.T @ (design @ b) + penalty * b, design.T @ left)

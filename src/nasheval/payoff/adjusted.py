@@ -14,9 +14,10 @@ import numpy as np
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Floats, Ints, bin_sums, distinct, readonly
+from nasheval.choices import AS_VOTED, EQUAL
 from nasheval.errors import Argument, InputError
 from nasheval.nuisance.style import Adjustment
-from nasheval.payoff.estimand import AS_VOTED, EQUAL, Effects
+from nasheval.payoff.estimand import Effects
 from nasheval.payoff.grouped import Cluster, Votes, voter_labels
 from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.second_stage import StyleSurface
@@ -104,8 +105,8 @@ def shared_errors(votes: Votes, effects: Effects, by: Cluster) -> tuple[Floats, 
     (variance, shared), *others = parts
     if others:
         (voter, shared_by_voter), (cell, shared_by_cell) = others
-        size, vectors = np.linalg.eigh(voter - cell)
-        variance = variance + (vectors * np.maximum(size, 0.0)) @ vectors.T
+        values, vectors = np.linalg.eigh(voter - cell)
+        variance = variance + (vectors * np.maximum(values, 0.0)) @ vectors.T
         shared = shared + shared_by_voter - shared_by_cell
     return variance, shared
 

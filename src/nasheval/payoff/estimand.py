@@ -17,7 +17,6 @@ from nasheval.arrays import Bools, Floats, Ints, offsets_of
 from nasheval.feedback.log import Feedback
 from nasheval.payoff.bridging import ScoreBridge
 
-AS_VOTED, EQUAL = "as voted", "at equal style"  # what payoffs are of, in words
 CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.choices import AS_VOTED
 from nasheval.errors import InputError
 from nasheval.feedback.groups import Groups, by_value
 from nasheval.feedback.links import BRIDGED, SEEN
@@ -25,7 +26,6 @@ from nasheval.payoff.bridging import STATUS_NAMES, allowed_by_transitivity, pair
 from nasheval.payoff.clusters import Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.cycles import Cycle, as_cycles, find_cycles, signs
 from nasheval.payoff.drawing import listing, warnings
-from nasheval.payoff.estimand import AS_VOTED
 from nasheval.payoff.grouped import Cluster
 from nasheval.payoff.intervals import (
     checked_level,

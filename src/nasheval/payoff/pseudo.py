@@ -154,12 +154,12 @@ class PseudoOutcomes:
                 yield chunk, values if self.style is None else values - self._style_at(chunk, self.style.beta, fold)
 
     def _style_at(self, contexts: Ints, weight: Floats, fold: int) -> Floats:
-        """Return (len(contexts), n_pairs) weight'm, given (S,) weights, at contexts of a fold; 0 for uncovered pairs."""
+        """Return (len(contexts), n_pairs) weight'm at contexts of a fold, given (S,) weights; 0 if uncovered."""
         assert self.style is not None
         return np.asarray(self.aggregation.covered * self.style.models.surface(self.fit.X[contexts], weight, fold))
 
     def style_chunks(self, weight: Floats, contexts: Ints | None = None) -> Iterator[tuple[Ints, Floats]]:
-        """Yield (contexts, (len(contexts), n_pairs) weight'm out of fold), in bounded chunks, as `plugin_chunks` does."""
+        """Yield (contexts, (len(contexts), n_pairs) weight'm out of fold), in chunks, as `plugin_chunks`."""
         rows = np.flatnonzero(self.used) if contexts is None else contexts
         step = max(1, CELLS // max(1, self.n_pairs))
         for fold in range(self.fit.n_folds):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from nasheval.arrays import Floats, Ints
 from nasheval.choices import Search
@@ -26,6 +26,8 @@ from nasheval.payoff.on_card import payoffs
 from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
 from nasheval.payoff.second_stage import PayoffModel, SecondStage, check_second_stage, fit_payoff
 from nasheval.payoff.surfaces import Boosting, Regressor
+
+AnyStage1 = TypeVar("AnyStage1", bound="Stage1")
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,7 +58,7 @@ class Stage1:
         """The same log as it was voted, nothing adjusted for."""
         if self.style is None:
             return self
-        return Stage1(self.encoder, self.nuisances, voted(self.pseudo), replace(self.payoff, style=None))
+        return replace(self, pseudo=voted(self.pseudo), payoff=replace(self.payoff, style=None), style=None)
 
     @property
     def log(self) -> Feedback:
@@ -147,7 +149,7 @@ def fit_stage1(
     return at_equal_style(Stage1(encoder, nuisances, pseudo, payoff), style)
 
 
-def at_equal_style(stage1: Stage1, style: Adjustment | None) -> Stage1:
+def at_equal_style(stage1: AnyStage1, style: Adjustment | None) -> AnyStage1:
     """Return a Stage 1 as voted with its pseudo-outcomes and payoffs at equal style; None: as it is."""
     if style is None:
         return stage1

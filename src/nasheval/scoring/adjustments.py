@@ -9,12 +9,13 @@ import numpy as np
 from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats
+from nasheval.choices import AS_VOTED
 from nasheval.files import json_values
 from nasheval.notes import Note
 from nasheval.payoff.adjusted import shared_errors
 from nasheval.payoff.clusters import Moments, Speaks, group_moments
 from nasheval.payoff.drawing import listing, warnings
-from nasheval.payoff.estimand import AS_VOTED, Effects, Estimand
+from nasheval.payoff.estimand import Effects, Estimand
 from nasheval.payoff.grouped import Votes
 from nasheval.payoff.intervals import checked_level, student
 from nasheval.payoff.pseudo import PseudoOutcomes
@@ -67,6 +68,7 @@ class Adjusted:
         numbers = ("effect", "effect_lower", "effect_upper", "voted", "equal", "difference", "lower", "upper")
         plainly = {name: json_values(getattr(self, name)) for name in numbers}
         names: dict[str, Any] = {"estimand": self.estimand, "group": self.group, "names": list(self.names)}
+        names["meanings"] = [meaning(name) for name in self.names]
         return names | {"agents": list(self.agents), **plainly, "notes": [str(note) for note in self.notes]}
 
     def effect_rows(self) -> list[tuple[str, str]]:
@@ -87,8 +89,13 @@ class Adjusted:
         level = f"{self.confidence:.0%}"
         if self.names:
             effects = self.effect_rows()
-            yield listing(f"What moves verdicts, intervals of {level}", ("of two answers",), ("adds",), effects, len(effects))
-            rows, title = self.agent_rows(), f"Mean payoffs {AS_VOTED} and {self.estimand} ({self.group}), intervals of {level}"
+            yield listing(
+                f"What moves verdicts, intervals of {level}", ("of two answers",), ("adds",), effects, len(effects)
+            )
+            rows, title = (
+                self.agent_rows(),
+                f"Mean payoffs {AS_VOTED} and {self.estimand} ({self.group}), intervals of {level}",
+            )
             yield listing(title, ("agent",), (AS_VOTED, self.estimand, "difference"), rows, len(rows))
         yield from warnings(self.notes)
 

@@ -116,7 +116,7 @@ def against_agents(
 
 
 def _styled(pseudo: PseudoOutcomes, lotteries: Floats) -> Iterator[Floats]:
-    """Yield, for each column of style that was adjusted for, (P, n_contexts, K) m against each policy, as `responses`."""
+    """Yield, for each column that was adjusted for, (P, n_contexts, K) m against each policy, as `responses` does."""
     for weight in np.eye(0 if pseudo.style is None else len(pseudo.style.names)):
         response = np.zeros(lotteries.shape)
         for contexts, values in pseudo.style_chunks(weight):

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.choices import AS_VOTED
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.links import SEEN
 from nasheval.feedback.log import Feedback
@@ -23,7 +24,6 @@ from nasheval.game.regularizers import L2
 from nasheval.game.solver import lotteries
 from nasheval.notes import few
 from nasheval.payoff.bridging import pair_matrix
-from nasheval.payoff.estimand import AS_VOTED
 from nasheval.payoff.inference import GroupPayoff
 from nasheval.policy.choosing import WINNER
 from nasheval.policy.terms import AnyCosts

@@ -82,7 +82,13 @@ def evaluate(
         by_value(test, by, np.ones(test.n_contexts, bool))
     if costs is not None:
         costs_of(test, costs)
-    learners = {"outcome": outcome, "propensity": propensity, "aggregator": aggregator, "encoder": encoder, "adjust": adjust}
+    learners = {
+        "outcome": outcome,
+        "propensity": propensity,
+        "aggregator": aggregator,
+        "encoder": encoder,
+        "adjust": adjust,
+    }
     fitted = all(isinstance(policy, Policy) for policy in policies.values())
     share = 1.0 if fitted or not isinstance(train, Feedback) else 0.5  # of one fit, where there may be two
     with stages({"Fitting nuisances": 1.0}, show=verbose and sys.stderr.isatty()) as begin:

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from nasheval.arrays import Bools
+from nasheval.choices import AS_VOTED
 from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
 from nasheval.nuisance.learners import Effort, run_all
-from nasheval.payoff.estimand import AS_VOTED
 from nasheval.payoff.inference import GroupPayoff
 from nasheval.policy.pooled import ratings
 from nasheval.scoring.decision import tells_nothing, tie_groups
@@ -88,7 +88,9 @@ def as_frame(rows: Sequence[Standing], estimand: str = AS_VOTED) -> Any:
 
     Where payoffs are not as voted, a column says what they are.
     """
-    columns: dict[str, list[Any]] = {field.name: [getattr(row, field.name) for row in rows] for field in fields(Standing)}
+    columns: dict[str, list[Any]] = {
+        field.name: [getattr(row, field.name) for row in rows] for field in fields(Standing)
+    }
     if estimand != AS_VOTED:
         columns["estimand"] = [estimand] * len(rows)
     for library in ("pandas", "polars"):

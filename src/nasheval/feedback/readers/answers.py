@@ -106,7 +106,7 @@ def _named(source: Source, style: AnyStyle) -> dict[str, tuple[str, str]]:
     else:
         columns = {}
         for name in [style] if isinstance(style, str) else several(style or (), "style"):
-            there = [tuple(name + end for end in ends) for ends in _ENDS]
+            there = [(name + first, name + second) for first, second in _ENDS]
             columns[name] = next((pair for pair in there if set(pair) <= set(source.names)), there[0])
     for name, pair in columns.items():
         source.need("style", *pair)
@@ -123,10 +123,10 @@ def _found(source: Source) -> Style | None:
         if 0 in kept:
             names = tuple(MEASURED[place] for place in kept)
             return Style(names, (_METADATA,), lambda table: _counted(table, [fields[place] for place in kept]))
-    for pair in _ANSWERS:
-        if set(pair) <= set(source.names):
-            return Style(MEASURED, pair, lambda table: np.stack([measured(table[name]) for name in pair], axis=1))
-    return None
+    pair = next((pair for pair in _ANSWERS if set(pair) <= set(source.names)), None)
+    if pair is None:
+        return None
+    return Style(MEASURED, pair, lambda table: np.stack([measured(table[name]) for name in pair], axis=1))
 
 
 def _counted(table: pa.Table, fields: Sequence[Sequence[str]]) -> Floats:
@@ -176,7 +176,9 @@ def _of_turns(conversations: Any) -> Floats:
     """Sum over the turns of the assistant in each conversation."""
     parent = np.asarray(pc.list_parent_indices(conversations)).astype(np.int64)
     turns = pc.list_flatten(conversations)
-    said = np.asarray(pc.fill_null(pc.equal(pc.struct_field(turns, ["role"]).cast(pa.large_string()), "assistant"), False))
+    said = np.asarray(
+        pc.fill_null(pc.equal(pc.struct_field(turns, ["role"]).cast(pa.large_string()), "assistant"), False)
+    )
     at = np.flatnonzero(said)
     values = np.nan_to_num(_of_text(joined_text(pc.struct_field(turns, ["content"]).take(pa.array(at)))))
     sums = [np.bincount(parent[at], each, len(conversations)) for each in values.T]
