@@ -1,13 +1,15 @@
-"""What style and position are worth: beta of E[Z | x, pair, d] = mu(x) + beta'd, free of who the agents are.
+"""What style and position are worth: beta of E[Z | x, pair, d] = h(eta(x) + beta'd), free of who the agents are.
 
 An agent that writes long answers is compared at large d, and may be better for other reasons. So beta is estimated as
-in Robinson (1988) and double machine learning, from what is left of Z and of d once context and pair are accounted for:
+in Robinson (1988) and double machine learning, from what is left of Z and of d once context and pair are accounted for.
+On a straight line, h(u) = u and eta = mu - beta'm, that is
 
     r_Z = Z - mu(x),   r_d = d - m(x),   beta = (sum w r_d r_d')^-1 sum w r_d r_Z,   m = E[d | x, pair],
 
-both out of fold. m is antisymmetric: g_j(x) - g_k(x) + t_jk, with an intercept per agent, slopes in the context (a
+both out of fold; on a curve (`nasheval.nuisance.links`) the same with slopes h'. The one that leaves less of the
+verdicts is taken. m is antisymmetric: g_j(x) - g_k(x) + t_jk, with an intercept per agent, slopes in the context (a
 ridge whose size is chosen on contexts held out, none included), and what a pair has beyond its agents, shrunk. The
-payoff at equal style is mu(x) - beta'm(x); docs/method.md, "At equal style", has its influence function.
+payoff at equal style is h(eta(x)); docs/method.md, "At equal style", has its influence function.
 """
 
 from __future__ import annotations
@@ -25,10 +27,12 @@ from nasheval.feedback.style import POSITION, columns_of, differences, one_order
 from nasheval.notes import Note
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.learners import Features, held_out
+from nasheval.nuisance.links import Curved, Link, Straight
 
 _RIDGES = (0.01, 0.1, 1.0)  # of slopes in the context, as shares of the votes per agent
 _CELLS = 1 << 20  # numbers in the design that slopes are learned from
-_STEPS, _EXACT = 50, 1e-6  # of conjugate gradients, and how far they bring down a residual
+_STEPS, _EXACT = 50, 1e-6  # of conjugate gradients and of Newton's method, and how exact they are
+_MOST = 20.0  # of beta: beyond, a curve is a wall
 _LEAST = 1e-3  # of the variance of a column, what must be left of it given context, pair and the columns before it
 _ALONE = 1e-8  # ridge of the intercepts: it decides nothing that votes decide
 
@@ -96,7 +100,8 @@ class Adjustment:
         fit: the nuisances of the verdicts as voted.
         names: of the S columns.
         models: m.
-        beta: (S,) what one more of d adds to a verdict.
+        beta: (S,) what one more of d adds to the index of a verdict: to the verdict itself, where h is straight.
+        curved: whether h is tanh.
         left_out: why other columns that were asked for are not among them.
     """
 
@@ -104,24 +109,73 @@ class Adjustment:
     names: tuple[str, ...]
     models: StyleModels
     beta: Floats
+    curved: bool = False
     left_out: tuple[Note, ...] = ()
 
     @cached_property
     def rest(self) -> Floats:
-        """(v, S) r_d = d - m, out of fold; 0 where d is unknown."""
+        """(v, S) r_d = d - m, out of fold; 0 where some of d is unknown."""
         return readonly(_rest(self.fit, self.models, differences(self.fit.log.whole, self.names)))
 
     @cached_property
+    def link(self) -> Link:
+        """The form h."""
+        return Curved.of(self.rest[self._known], self.beta) if self.curved and self._known.any() else Straight()
+
+    @cached_property
+    def _known(self) -> Bools:
+        return self.rest.any(axis=1)
+
+    @cached_property
+    def _index(self) -> tuple[Floats, Floats]:
+        """(v,) twice: the index of each verdict's pair at the style it has on average, and at that of the verdict."""
+        index = self.link.index(self.fit.mu)
+        return index, index + self.rest @ self.beta
+
+    @cached_property
     def residual(self) -> Floats:
-        """(v,) Z - mu - beta'(d - m)."""
-        return readonly(self.fit.log.verdicts.z - self.fit.mu - self.rest @ self.beta)
+        """(v,) Z less its mean given context, pair and d; given context and pair where d is unknown."""
+        mean = np.where(self._known, self.link.value(self._index[1]), self.fit.mu)
+        return readonly(self.fit.log.verdicts.z - mean)
+
+    @cached_property
+    def moved(self) -> Floats:
+        """(v, S) what the mean of each verdict moves by with beta, mu being what it is; on average 0."""
+        index, there = self._index
+        slope = self.link.slope(there)[:, None] * (self.rest - self.link.centre(index))
+        return readonly(np.where(self._known[:, None], slope, 0.0))
+
+    @cached_property
+    def ratio(self) -> Floats:
+        """(v,) by how much the payoff at equal style moves with that as voted, at each verdict's context and pair."""
+        context, pair = places(self.fit.log)
+        index, average = self._index[0], self.models.cells(self.fit.X, self.fit.fold[context], context, pair)
+        return readonly(self.link.slope(index - average @ self.beta) / self.link.mean_slope(index))
 
     @cached_property
     def score(self) -> Floats:
         """(v, S) what each verdict adds to the error of beta."""
         weight = self.fit.log.records.weights[self.fit.log.verdicts.record]
-        moment = self.rest.T @ (weight[:, None] * self.rest)
-        return readonly((weight * self.residual)[:, None] * np.linalg.solve(moment, self.rest.T).T)
+        step = _step(self, weight)
+        return readonly((weight * self.residual)[:, None] * step)
+
+    def equal(self, mu: Floats, style: Floats) -> Floats:
+        """Return payoffs at equal style, given those as voted and beta'm."""
+        return self.link.value(self.link.index(mu) - style)
+
+    def slopes(self, mu: Floats, m: Floats, style: Floats, column: int) -> Floats:
+        """Return by how much payoffs at equal style fall with one of beta, given those as voted, its m, and beta'm."""
+        index, centre = self.link.index(mu), self.link.centre(self.link.index(mu))
+        lean = centre[..., column] if isinstance(centre, np.ndarray) else centre
+        return np.asarray(self.link.slope(index - style) * (m + lean))
+
+
+def _step(style: Adjustment, weight: Floats) -> Floats:
+    """Return (v, S) the weights of residuals in a step of Newton's method for beta."""
+    slope = style.link.slope(style._index[1])
+    centred = np.where(style._known[:, None], style.rest - style.link.centre(style._index[0]), 0.0)
+    moment = centred.T @ ((weight * slope)[:, None] * centred)
+    return np.asarray(np.linalg.solve(moment, centred.T).T)
 
 
 def fit_style(fit: NuisanceFit, adjust: Sequence[str] | str) -> Adjustment:
@@ -136,24 +190,39 @@ def fit_style(fit: NuisanceFit, adjust: Sequence[str] | str) -> Adjustment:
         notes.append(note)
     d = differences(log.whole, names)
     models = fit_models(fit, d)
-    rest = _rest(fit, models, d)
     weight = log.records.weights[log.verdicts.record]
-    kept = _varying(rest, d, weight)
+    kept = _varying(_rest(fit, models, d), d, weight)
     notes += [_without(name) for name, inside in zip(names, kept, strict=True) if not inside]
-    rest, models = rest[:, kept], StyleModels(models.agent[:, kept], models.pair[:, kept])
-    moment = rest.T @ (weight[:, None] * rest)
-    beta = np.linalg.solve(moment, rest.T @ (weight * (log.verdicts.z - fit.mu))) if kept.any() else np.zeros(0)
-    return Adjustment(fit, tuple(np.array(names, object)[kept]), models, readonly(beta), tuple(notes))
+    models = StyleModels(models.agent[:, kept], models.pair[:, kept])
+    start = Adjustment(
+        fit, tuple(np.array(names, object)[kept]), models, np.zeros(int(kept.sum())), False, tuple(notes)
+    )
+    if not kept.any():
+        return start
+    forms = [_solved(start, weight), _solved(replace(start, curved=True), weight)]
+    return min((form for form in forms if form is not None), key=lambda form: float(weight @ form.residual**2))
+
+
+def _solved(style: Adjustment, weight: Floats) -> Adjustment | None:
+    """Return the adjustment with its beta, by Newton's method: one step on a straight line; None where it fails."""
+    for _ in range(_STEPS if style.curved else 1):
+        step = _step(style, weight).T @ (weight * style.residual)
+        if not np.isfinite(step).all() or np.abs(style.beta + step).max() > _MOST:
+            return None
+        style = replace(style, beta=readonly(style.beta + step))
+        if np.abs(step).max() < _EXACT:
+            return style
+    return None if style.curved else style
 
 
 def _rest(fit: NuisanceFit, models: StyleModels, d: Floats) -> Floats:
-    """Return (v, S) d - m out of fold; 0 where d is unknown."""
-    context, pair = _places(fit.log)
+    """Return (v, S) d - m out of fold; 0 where some of d is unknown."""
+    context, pair = places(fit.log)
     rest = d - models.cells(fit.X, fit.fold[context], context, pair)
-    return np.where(np.isnan(d), 0.0, rest)
+    return np.where(np.isnan(d).any(axis=1, keepdims=True), 0.0, rest)
 
 
-def _places(log: Feedback) -> tuple[Ints, Ints]:
+def places(log: Feedback) -> tuple[Ints, Ints]:
     """Return (v,) the context and the pair of each verdict."""
     return log.context_of[log.verdicts.record], log.menus.columns.pair[log.menus.column_of_verdict]
 
@@ -179,7 +248,7 @@ def _without(name: str) -> Note:
 
 def fit_models(fit: NuisanceFit, d: Floats) -> StyleModels:
     """Fit m on all folds but one, for each fold in turn, to differences (v, S)."""
-    log, (context, pair) = fit.log, _places(fit.log)
+    log, (context, pair) = fit.log, places(fit.log)
     K, weight = log.n_agents, log.records.weights[log.verdicts.record]
     known = ~np.isnan(d).any(axis=1)
     j, k = log.verdicts.j.astype(np.int64), log.verdicts.k.astype(np.int64)

@@ -1,9 +1,9 @@
 """From payoffs as voted to payoffs at equal style, and how uncertain that makes means over groups.
 
-With Z - beta'd in the place of Z, Gamma at equal style is Gamma as voted less beta' Gamma^d, where Gamma^d is the
-pseudo-outcome of d: m, and d - m where a verdict was observed. Its mean over a group moves with beta by minus the mean
-of Gamma^d, D. So the error of the mean is that of Gamma with beta known, less D' times the error of beta, which all
-verdicts of the log share: those of the group and all others.
+On a straight line, with Z - beta'd in the place of Z, Gamma at equal style is Gamma as voted less beta' Gamma^d, where
+Gamma^d is the pseudo-outcome of d: m, and d - m where a verdict was observed. Its mean over a group moves with beta by
+minus the mean of Gamma^d, D; on a curve each part has its slope. So the error of the mean is that of Gamma with beta
+known, less D' times the error of beta, which all verdicts of the log share: those of the group and all others.
 """
 
 from __future__ import annotations
@@ -40,18 +40,13 @@ def equalised(pseudo: PseudoOutcomes, style: Adjustment) -> PseudoOutcomes:
             f" needs an aggregator that is linear, and this is {aggregation.aggregator!r}; use ",
             *(Argument("aggregator=Mean()", flag="--aggregator mean"), ", or leave ", Argument("adjust"), " out."),
         )
-    return replace(pseudo, style=style, residual=style.residual)
-
-
-def voted(pseudo: PseudoOutcomes) -> PseudoOutcomes:
-    """Return the same as voted."""
-    return replace(pseudo, style=None, residual=readonly(pseudo.fit.log.verdicts.z - pseudo.fit.mu))
+    return replace(pseudo, style=style, residual=style.residual, slope=readonly(pseudo.slope * style.ratio))
 
 
 def surface_of(style: Adjustment) -> StyleSurface:
     """Return what is taken off a payoff at any context, the mean over the folds' models."""
     agent, pair = (np.tensordot(style.beta, each.mean(axis=0), 1) for each in (style.models.agent, style.models.pair))
-    return StyleSurface(agent, pair)
+    return StyleSurface(agent, pair, style.link)
 
 
 # -- uncertainty ------------------------------------------------------------------------------------------------------

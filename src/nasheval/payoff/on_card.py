@@ -100,13 +100,9 @@ def pairs_on_card(model: PayoffModel, X: Features) -> Tensor:
     payoffs[:, _put(voters.pairs)] = mu
     if model.surface is not None and model.strength is not None:
         payoffs += _put(model.correction(X))
-    style = None if model.style is None else _put(model.style.predict(X))
-    if style is not None:
-        payoffs -= _put(model.covered.astype(np.float64)) * style
     payoffs.clamp_(-1.0, 1.0)
     if isinstance(model.bridge, VoterBridge):
-        bridged, pairs = mean_answers(voters.models, X.network, model.bridge.probes, CARD), _put(model.bridge.pairs)
-        payoffs[:, pairs] = bridged if style is None else (bridged - style[:, pairs]).clamp(-1.0, 1.0)
+        payoffs[:, _put(model.bridge.pairs)] = mean_answers(voters.models, X.network, model.bridge.probes, CARD)
     return payoffs
 
 
@@ -123,6 +119,8 @@ def _voters_of(model: PayoffModel) -> _Voters | None:
     from nasheval.nuisance.voters_torch import can_answer
 
     if model.plugin is None or not isinstance(voters := model.plugin.outcome_models, VoterModels):
+        return None
+    if model.style is not None:  # taken off on the processor
         return None
     asked, pairs = [voters.probes], model.plugin.aggregation.single
     if isinstance(model.bridge, VoterBridge):

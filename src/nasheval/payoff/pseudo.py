@@ -82,19 +82,23 @@ class PseudoOutcomes:
         )
 
     def style_slope(self, contexts: Ints) -> Floats:
-        """Return (n_pairs, S) how the mean over some contexts moves with what style is worth: minus the mean of d.
+        """Return (n_pairs, S) how the mean over some contexts moves with what style is worth.
 
-        That mean is doubly robust: m, and r_d where a verdict was observed.
+        It is minus a doubly robust mean of d: m, and r_d where a verdict was observed, each by its slope.
         """
         assert self.style is not None
-        rest, inside = self.style.rest, np.zeros(self.n_contexts, bool)
+        moved, inside = self.style.moved, np.zeros(self.n_contexts, bool)
         inside[contexts] = True
         rows = np.flatnonzero(inside[self.context])
         weight = (self.share * self.slope)[rows]
-        observed = [bin_sums(self.pair[rows], weight * rest[rows, s], self.n_pairs) for s in range(rest.shape[1])]
-        mean = self.style.models.mean(self.fit.X[contexts], self.fit.fold[contexts])
-        mean[~self.aggregation.covered] = 0.0
-        return -(mean + np.array(observed).reshape(len(observed), -1).T / len(contexts))
+        columns = []
+        for s in range(moved.shape[1]):
+            observed = bin_sums(self.pair[rows], weight * moved[rows, s], self.n_pairs) / len(contexts)
+            total, sampled = np.zeros(self.n_pairs), contexts[:: max(1, -(-len(contexts) * self.n_pairs // CELLS))]
+            for _, values in self.style_chunks(s, sampled):
+                total += values.sum(axis=0)
+            columns.append(-(total / len(sampled) + observed))
+        return np.stack(columns, axis=1)
 
     def bias(self, contexts: Ints) -> Floats:
         """Return (n_pairs,) how far raised propensities could move the mean over some contexts.
@@ -151,22 +155,35 @@ class PseudoOutcomes:
             for start in range(0, len(inside), step):
                 chunk = inside[start : start + step]
                 values = self.aggregation.aggregate(self.fit.outcome_models.predict(self.fit.X[chunk], fold))
-                yield chunk, values if self.style is None else values - self._style_at(chunk, self.style.beta, fold)
+                yield chunk, values if self.style is None else self._equal(values, chunk, fold)
 
-    def _style_at(self, contexts: Ints, weight: Floats, fold: int) -> Floats:
-        """Return (len(contexts), n_pairs) weight'm at contexts of a fold, given (S,) weights; 0 if uncovered."""
+    def _equal(self, values: Floats, contexts: Ints, fold: int) -> Floats:
+        """Return plug-in payoffs at equal style, given those as voted, at contexts of a fold; 0 if uncovered."""
         assert self.style is not None
-        return np.asarray(self.aggregation.covered * self.style.models.surface(self.fit.X[contexts], weight, fold))
+        style = self.style.models.surface(self.fit.X[contexts], self.style.beta, fold)
+        return np.asarray(self.aggregation.covered * self.style.equal(values, style))
 
-    def style_chunks(self, weight: Floats, contexts: Ints | None = None) -> Iterator[tuple[Ints, Floats]]:
-        """Yield (contexts, (len(contexts), n_pairs) weight'm out of fold), in chunks, as `plugin_chunks`."""
-        rows = np.flatnonzero(self.used) if contexts is None else contexts
-        step = max(1, CELLS // max(1, self.n_pairs))
+    def style_chunks(self, column: int, contexts: Ints | None = None) -> Iterator[tuple[Ints, Floats]]:
+        """Yield (contexts, (len(contexts), n_pairs) how much payoffs fall with one of beta), out of fold, in chunks."""
+        assert self.style is not None
+        rows, models, beta = (
+            np.flatnonzero(self.used) if contexts is None else contexts,
+            self.style.models,
+            self.style.beta,
+        )
+        step = max(1, CELLS // max(1, len(self.aggregation.pair), self.n_pairs))
         for fold in range(self.fit.n_folds):
             inside = rows[self.fit.fold[rows] == fold]
             for start in range(0, len(inside), step):
                 chunk = inside[start : start + step]
-                yield chunk, self._style_at(chunk, weight, fold)
+                X = self.fit.X[chunk]
+                mu = (
+                    self.aggregation.aggregate(self.fit.outcome_models.predict(X, fold))
+                    if self.style.curved
+                    else np.zeros(1)
+                )
+                m, style = (models.surface(X, weight, fold) for weight in (np.eye(len(beta))[column], beta))
+                yield chunk, self.aggregation.covered * self.style.slopes(mu, m, style, column)
 
     @cached_property
     def _kept(self) -> Floats | None:

@@ -15,6 +15,7 @@ from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
 from nasheval.game.checks import games_of
 from nasheval.nuisance.learners import Effort, Features, FoldModels, MeanModels
+from nasheval.nuisance.links import Link
 from nasheval.payoff.aggregators import Aggregation
 from nasheval.payoff.bridging import Bridge, VoterBridge, bridge_of
 from nasheval.payoff.surfaces import Boosting, Regressor, Surface, agent_bins, fit_pairs, fit_shared, with_agents
@@ -62,18 +63,24 @@ class Plugin:
 
 @dataclass(frozen=True, eq=False)
 class StyleSurface:
-    """What style and position add to a payoff as voted, beta'm(x): a line per agent, and a number per pair.
+    """What makes payoffs as voted those at equal style: beta'm(x), a line per agent and a number per pair, and a form.
 
     Args:
         agent: (K, 1 + q) intercepts, and slopes in the features for networks.
         pair: (n_pairs,).
+        link: how it moves payoffs.
     """
 
     agent: Floats
     pair: Floats
+    link: Link
+
+    def equal(self, payoffs: Floats, style: Floats) -> Floats:
+        """Return payoffs at equal style, given those as voted and what `predict` says of the same pairs."""
+        return self.link.value(self.link.index(payoffs) - style)
 
     def predict(self, X: Features) -> Floats:
-        """Return (n, n_pairs)."""
+        """Return (n, n_pairs) beta'm."""
         at = X.network @ self.agent[:, 1:].T + self.agent[:, 0]
         j, k = np.triu_indices(len(self.agent), 1)
         return np.asarray(at[:, j] - at[:, k] + self.pair, np.float64)
@@ -145,13 +152,13 @@ class PayoffModel:
         if self.plugin is not None and self.surface is not None and self.strength is not None:
             payoffs += self.correction(X)
         style = None if self.style is None else self.style.predict(X)
-        if style is not None:
-            payoffs = payoffs - self.covered * style  # a new array: the plug-in may be the models' own
+        if self.style is not None and style is not None:
+            payoffs = self.covered * self.style.equal(payoffs, style)
         np.minimum(np.maximum(payoffs, -1.0, out=payoffs), 1.0, out=payoffs)  # `clip` takes longer to call
         if self.bridge is not None:
             bridged = self.bridge.predict(X, payoffs) if bridged is None else bridged
-            if style is not None and isinstance(self.bridge, VoterBridge):  # who speak as voted
-                bridged = bridged - style[:, self.bridge.pairs]
+            if self.style is not None and style is not None and isinstance(self.bridge, VoterBridge):  # as voted
+                bridged = self.style.equal(bridged, style[:, self.bridge.pairs])
             payoffs[:, self.bridge.pairs] = np.minimum(np.maximum(bridged, -1.0), 1.0)
         return payoffs
 

@@ -19,7 +19,7 @@ from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.propensity import choose_propensity
 from nasheval.nuisance.style import Adjustment, fit_style
 from nasheval.nuisance.tuning import check_search
-from nasheval.payoff.adjusted import equalised, name_of, surface_of, voted
+from nasheval.payoff.adjusted import equalised, name_of, surface_of
 from nasheval.payoff.aggregators import AnyAggregator, as_asked
 from nasheval.payoff.bridging import Unseen, check_unseen, pair_matrix
 from nasheval.payoff.on_card import payoffs
@@ -40,6 +40,7 @@ class Stage1:
         pseudo: Gamma of the log.
         payoff: A(x), by the chosen second stage.
         style: what was adjusted for, so that `pseudo` and `payoff` are those at equal style; None: as voted.
+        unadjusted: the same as voted, where something was adjusted for.
     """
 
     encoder: ContextEncoder
@@ -47,18 +48,17 @@ class Stage1:
     pseudo: PseudoOutcomes
     payoff: PayoffModel
     style: Adjustment | None = None
+    unadjusted: Stage1 | None = None
 
     @property
     def estimand(self) -> str:
         """What payoffs are of: "as voted" or "at equal style"."""
         return name_of(self.style)
 
-    @cached_property
+    @property
     def as_voted(self) -> Stage1:
         """The same log as it was voted, nothing adjusted for."""
-        if self.style is None:
-            return self
-        return replace(self, pseudo=voted(self.pseudo), payoff=replace(self.payoff, style=None), style=None)
+        return self if self.unadjusted is None else self.unadjusted
 
     @property
     def log(self) -> Feedback:
@@ -154,7 +154,7 @@ def at_equal_style(stage1: AnyStage1, style: Adjustment | None) -> AnyStage1:
     if style is None:
         return stage1
     payoff = replace(stage1.payoff, style=surface_of(style))
-    return replace(stage1, pseudo=equalised(stage1.pseudo, style), payoff=payoff, style=style)
+    return replace(stage1, pseudo=equalised(stage1.pseudo, style), payoff=payoff, style=style, unadjusted=stage1)
 
 
 def _check_known(log: Feedback, propensity: Any) -> None:

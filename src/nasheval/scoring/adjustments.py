@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from scipy.stats import norm
 
-from nasheval.arrays import Bools, Floats
+from nasheval.arrays import Bools, Floats, Ints
 from nasheval.choices import AS_VOTED
 from nasheval.files import json_values
 from nasheval.notes import Note
@@ -18,7 +19,6 @@ from nasheval.payoff.drawing import listing, warnings
 from nasheval.payoff.estimand import Effects, Estimand
 from nasheval.payoff.grouped import Votes
 from nasheval.payoff.intervals import checked_level, student
-from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.stage1 import Stage1
 from nasheval.terminal import plain
 
@@ -131,7 +131,7 @@ def adjusted_payoffs(
         return None
     level = float(norm.ppf((1 + checked_level(confidence)) / 2))
     code = np.zeros(pseudo.n_contexts, np.int64) if inside is None else np.asarray(inside).astype(np.int64) - 1
-    estimands = stage1.as_voted.pseudo.estimand, pseudo.estimand, _difference(pseudo)
+    estimands = stage1.as_voted.pseudo.estimand, pseudo.estimand, _difference(stage1)
     as_voted, equal, moved = (group_moments(one, code, 1, None, voters)[0] for one in estimands)
     present = _weights(as_voted, len(stage1.agents))
     kept = np.flatnonzero(np.abs(present).sum(axis=1) > 0)
@@ -146,17 +146,24 @@ def adjusted_payoffs(
     )  # fmt: skip
 
 
-def _difference(pseudo: PseudoOutcomes) -> Estimand:
-    """Return payoffs as voted less those at equal style, beta'd, as an estimand."""
-    assert pseudo.style is not None
-    style = pseudo.style
+def _difference(stage1: Stage1) -> Estimand:
+    """Return payoffs as voted less those at equal style, as an estimand."""
+    equal, voted = stage1.pseudo, stage1.as_voted.pseudo
+    assert equal.style is not None
+
+    def plugin(contexts: Ints) -> Iterator[tuple[Ints, Floats]]:
+        for (rows, first), (_, second) in zip(
+            voted.plugin_chunks(contexts), equal.plugin_chunks(contexts), strict=True
+        ):
+            yield rows, first - second
+
     return replace(
-        pseudo.estimand,
-        correction=pseudo.share * pseudo.slope * (style.rest @ style.beta),
-        plugin=lambda contexts: pseudo.style_chunks(style.beta, contexts),
-        bias=lambda contexts: np.zeros(pseudo.n_pairs),
+        equal.estimand,
+        correction=voted.estimand.correction - equal.estimand.correction,
+        plugin=plugin,
+        bias=lambda contexts: np.zeros(equal.n_pairs),
         bridge=None,
-        effects=Effects(pseudo.record, style.score, lambda contexts: -pseudo.style_slope(contexts)),
+        effects=Effects(equal.record, equal.style.score, lambda contexts: -equal.style_slope(contexts)),
     )
 
 

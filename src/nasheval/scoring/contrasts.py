@@ -116,10 +116,10 @@ def against_agents(
 
 
 def _styled(pseudo: PseudoOutcomes, lotteries: Floats) -> Iterator[Floats]:
-    """Yield, for each column that was adjusted for, (P, n_contexts, K) m against each policy, as `responses` does."""
-    for weight in np.eye(0 if pseudo.style is None else len(pseudo.style.names)):
+    """Yield, for each column that was adjusted for, (P, n_contexts, K) its slopes against each policy."""
+    for column in range(0 if pseudo.style is None else len(pseudo.style.names)):
         response = np.zeros(lotteries.shape)
-        for contexts, values in pseudo.style_chunks(weight):
+        for contexts, values in pseudo.style_chunks(column):
             response[:, contexts] = _against(values, lotteries[:, contexts])
         yield response
 
@@ -139,7 +139,7 @@ def _contrasts(
 
     Args:
         surface: (n_contexts, C) the plug-in values out of fold.
-        styled: (n_contexts, C) for each column of style, the value of m in the place of payoffs.
+        styled: (n_contexts, C) for each column of style, how much values fall with it (`style_chunks`).
     """
     slope, share = pseudo.slope[rows] * weight, pseudo.share[rows]
     step = max(1, CELLS // max(1, len(pseudo.aggregation.pair), surface.shape[1]))
@@ -173,7 +173,7 @@ def _effects(
         here = np.flatnonzero(inside[context])
         columns = []
         for s, surface in enumerate(styled):
-            observed = bin_sums(value[here], weight[here] * style.rest[rows[here], s], surface.shape[1])
+            observed = bin_sums(value[here], weight[here] * style.moved[rows[here], s], surface.shape[1])
             columns.append(-(surface[contexts].mean(axis=0) + observed / len(contexts)))
         return np.stack(columns, axis=1)
 

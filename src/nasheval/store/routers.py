@@ -19,6 +19,7 @@ from nasheval.arrays import Array, Ints, n_pairs
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.columns import ColumnModels
+from nasheval.nuisance.links import GRID, Curved, Straight
 from nasheval.nuisance.voters import VoterModels
 from nasheval.nuisance.voters_probes import Probes
 from nasheval.nuisance.voters_records import Kind, Question
@@ -112,6 +113,8 @@ def _payoff_arrays(payoff: PayoffModel) -> dict[str, Array]:
             arrays |= _probe_arrays(models.probes, "probes")
     if payoff.style is not None:
         arrays |= {"style.agent": payoff.style.agent, "style.pair": payoff.style.pair}
+        if isinstance(payoff.style.link, Curved):
+            arrays |= {"style.margin": payoff.style.link.margin, "style.steepness": payoff.style.link.steepness}
     bridge = payoff.bridge
     if bridge is not None:
         arrays["bridged"] = bridge.pairs.astype(np.int64)
@@ -203,7 +206,12 @@ def _style(arrays: Mapping[str, Array], K: int, width: int) -> StyleSurface | No
     agent, pair = arrays["style.agent"], arrays.get("style.pair", np.zeros(0))
     if agent.shape != (K, 1 + width) or pair.shape != (n_pairs(K),):
         raise ValueError("'style' has not one line per agent and one number per pair")
-    return StyleSurface(agent, pair)
+    if "style.margin" not in arrays:
+        return StyleSurface(agent, pair, Straight())
+    curve = [arrays.get(f"style.{name}", np.zeros(0)) for name in ("margin", "steepness")]
+    if any(values.shape != (GRID,) for values in curve) or (np.diff(curve[0]) < 0).any():
+        raise ValueError("'style' has no curve that rises")
+    return StyleSurface(agent, pair, Curved(*curve, np.zeros((GRID, 0))))
 
 
 def _probes(arrays: Mapping[str, Array], name: str, K: int) -> Probes:

@@ -24,14 +24,18 @@ def pack_style(style: Adjustment | None, files: dict[str, bytes]) -> dict[str, A
         return None
     arrays = {"agent": style.models.agent, "pair": style.models.pair, "beta": style.beta}
     files[_FILE] = tensors_bytes(arrays)
-    return {"names": list(style.names), "left_out": [[str(note), code_of(note)] for note in style.left_out]}
+    return {
+        "names": list(style.names),
+        "curved": style.curved,
+        "left_out": [[str(note), code_of(note)] for note in style.left_out],
+    }
 
 
 def unpack_style(entry: Any, files: Files, fit: NuisanceFit) -> Adjustment | None:
     """Return the adjustment that `pack_style` wrote; raises a ValueError or ModelFileError for anything else."""
     if entry is None:
         return None
-    require_fields(entry, "'style'", {"names": list, "left_out": list})
+    require_fields(entry, "'style'", {"names": list, "curved": bool, "left_out": list})
     names, left_out = entry["names"], entry["left_out"]
     if not all(type(name) is str for name in names) or len(set(names)) != len(names):
         raise ValueError("'names' in 'style' are no names of columns")
@@ -40,7 +44,9 @@ def unpack_style(entry: Any, files: Files, fit: NuisanceFit) -> Adjustment | Non
     columns_of(fit.log.whole, names)
     arrays = files.parsed(_FILE, lambda raw: _checked(raw, len(names), fit))
     models = StyleModels(arrays["agent"], arrays["pair"])
-    return Adjustment(fit, tuple(names), models, arrays["beta"], tuple(Note(*note) for note in left_out))
+    return Adjustment(
+        fit, tuple(names), models, arrays["beta"], entry["curved"], tuple(Note(*note) for note in left_out)
+    )
 
 
 def _checked(raw: bytes, columns: int, fit: NuisanceFit) -> dict[str, Any]:
