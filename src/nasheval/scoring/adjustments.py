@@ -40,7 +40,9 @@ class Adjusted:
         estimand: what the model's payoffs are of, such as "at equal style".
         group: its name.
         names: of the S columns that were adjusted for.
-        effect, effect_lower, effect_upper: (S,) what one more of each adds to a verdict, all contexts together.
+        effect, effect_lower, effect_upper: (S,) what one more of each adds to a verdict, all contexts together; on a
+            curve, to that of an even pair.
+        curved: whether verdicts move along a curve that levels off where a pair is lopsided, or along a straight line.
         agents: names of the agents that have a vote in the group.
         voted, equal: (K,) mean payoffs as voted, and those of the estimand.
         difference, lower, upper: (K,) the first less the second: what an agent owes to its style.
@@ -54,6 +56,7 @@ class Adjusted:
     effect: Floats
     effect_lower: Floats
     effect_upper: Floats
+    curved: bool
     agents: tuple[str, ...]
     voted: Floats
     equal: Floats
@@ -68,8 +71,14 @@ class Adjusted:
         numbers = ("effect", "effect_lower", "effect_upper", "voted", "equal", "difference", "lower", "upper")
         plainly = {name: json_values(getattr(self, name)) for name in numbers}
         names: dict[str, Any] = {"estimand": self.estimand, "group": self.group, "names": list(self.names)}
+        names["curved"] = self.curved
         names["meanings"] = [meaning(name) for name in self.names]
         return names | {"agents": list(self.agents), **plainly, "notes": [str(note) for note in self.notes]}
+
+    @property
+    def adds(self) -> str:
+        """What effects are added to, in words."""
+        return "adds, to an even pair" if self.curved else "adds"
 
     def effect_rows(self) -> list[tuple[str, str]]:
         """Return what each column is worth, in words and with its interval."""
@@ -90,7 +99,7 @@ class Adjusted:
         if self.names:
             effects = self.effect_rows()
             yield listing(
-                f"What moves verdicts, intervals of {level}", ("of two answers",), ("adds",), effects, len(effects)
+                f"What moves verdicts, intervals of {level}", ("of two answers",), (self.adds,), effects, len(effects)
             )
             rows, title = (
                 self.agent_rows(),
@@ -141,6 +150,7 @@ def adjusted_payoffs(
     spread = critical * _effect_errors(pseudo.estimand, pseudo.used, moved)
     return Adjusted(
         stage1.estimand, group, style.names, style.beta, style.beta - spread, style.beta + spread,
+        style.curved,
         tuple(stage1.agents[a] for a in kept), weights @ as_voted.mean, weights @ equal.mean,
         difference, difference - critical * error, difference + critical * error, confidence, style.left_out,
     )  # fmt: skip
