@@ -29,11 +29,11 @@ from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.learners import Features, held_out
 from nasheval.nuisance.links import Curved, Link, Straight
 
-_RIDGES = (0.01, 0.1, 1.0)  # of slopes in the context, as shares of the votes per agent
+_RIDGES = (0.001, 0.01, 0.1, 1.0)  # of slopes in the context, as shares of the votes per agent
 _CELLS = 1 << 20  # numbers in the design that slopes are learned from
 _STEPS, _EXACT = 50, 1e-6  # of conjugate gradients and of Newton's method, and how exact they are
 _MOST = 20.0  # of beta: beyond, a curve is a wall
-_LEAST = 1e-3  # of the variance of a column, what must be left of it given context, pair and the columns before it
+_LEAST = 0.01  # of the variance of a column, what must be left of it given context, pair and the columns before it
 _ALONE = 1e-8  # ridge of the intercepts: it decides nothing that votes decide
 
 

@@ -96,7 +96,8 @@ def shared_errors(votes: Votes, effects: Effects, by: Cluster) -> tuple[Floats, 
         sums = np.stack([bin_sums(at, score, size) for score in effects.score.T], axis=1)
         row = place[estimand.record[votes.rows]]
         cells = csr_array((correction, (row, column)), shape=(size, estimand.n_columns))
-        parts.append((sums.T @ sums * (size / max(size - 1, 1)), np.asarray(cells.T @ sums) / votes.n))
+        unbiased = size / max(size - 1, 1)
+        parts.append((unbiased * sums.T @ sums, unbiased * np.asarray(cells.T @ sums) / votes.n))
     (variance, shared), *others = parts
     if others:
         (voter, shared_by_voter), (cell, shared_by_cell) = others
