@@ -116,6 +116,16 @@ def test_the_reference_always_first_is_no_position():
     assert "every pair was always shown in one order" in style.left_out[0]
 
 
+def test_a_column_that_is_mostly_unknown_is_left_out_and_others_stay():
+    log, x, truth = duels()
+    style = log.records.style.copy()
+    style[: int(1.5 * len(log.records)), 1] = np.nan
+    log = replace(log, records=log.records.replace(style=style))
+    found = fit_style(fitted(log, x, truth), "style")
+    assert found.names == ("s0",)
+    assert "s1 is unknown in most votes" in found.left_out[0]
+
+
 def test_nothing_is_left_to_adjust_for():
     log, x, truth = duels(constant=True)
     style = fit_style(fitted(log, x, truth), "style")

@@ -33,6 +33,7 @@ _RIDGES = (0.001, 0.01, 0.1, 1.0)  # of slopes in the context, as shares of the 
 _CELLS = 1 << 20  # numbers in the design that slopes are learned from
 _STEPS, _EXACT = 50, 1e-6  # of conjugate gradients and of Newton's method, and how exact they are
 _MOST = 20.0  # of beta: beyond, a curve is a wall
+_UNKNOWN = 0.5  # share of votes in which a column may be unknown
 _LEAST = 0.01  # of the variance of a column, what must be left of it given context, pair and the columns before it
 _ALONE = 1e-8  # ridge of the intercepts: it decides nothing that votes decide
 
@@ -189,6 +190,9 @@ def fit_style(fit: NuisanceFit, adjust: Sequence[str] | str) -> Adjustment:
         names.remove(POSITION)
         notes.append(note)
     d = differences(log.whole, names)
+    rare = np.isnan(d).mean(axis=0) > _UNKNOWN
+    notes += [_unknown(name) for name, out in zip(names, rare, strict=True) if out]
+    names, d = [name for name, out in zip(names, rare, strict=True) if not out], d[:, ~rare]
     models = fit_models(fit, d)
     weight = log.records.weights[log.verdicts.record]
     kept = _varying(_rest(fit, models, d), d, weight)
@@ -236,6 +240,10 @@ def _varying(rest: Floats, d: Floats, weight: Floats) -> Bools:
         size = float(np.nansum(weight * d[:, s] ** 2))
         kept[s] = size > 0 and float(weight @ left**2) > _LEAST * size
     return kept
+
+
+def _unknown(name: str) -> Note:
+    return Note(f"{name} is unknown in most votes; it is left out of the adjustment", "unknown-style")
 
 
 def _without(name: str) -> Note:

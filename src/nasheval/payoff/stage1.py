@@ -72,8 +72,8 @@ class Stage1:
 
     @cached_property
     def plug_in(self) -> PayoffModel:
-        """The plug-in payoff f(mu(x)), without debiasing."""
-        return fit_payoff(self.pseudo, "none")
+        """The plug-in payoff f(mu(x)), without debiasing; at equal style where `payoff` is."""
+        return replace(fit_payoff(self.pseudo, "none"), style=self.payoff.style)
 
     @cached_property
     def status(self) -> Ints:
