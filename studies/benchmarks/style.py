@@ -21,6 +21,7 @@ from scipy.stats import t
 
 import nasheval as ne
 from studies.arrays import Array
+from studies.benchmarks.shares import exact_interval
 from studies.harness.options import add_run_options, parser
 from studies.harness.rows import Row
 from studies.harness.running import labelled, run_cells
@@ -115,10 +116,8 @@ def drawn(world: World, seed: int) -> Drawn:
         "x": x,
         "voter": voter.astype(str),
     }
-    who = {"voter": "voter"} if world.voters else {}
-    log = ne.read_votes(
-        pa.table(columns), context=["x"], style={"words": ("style_a", "style_b")}, design="draws", **who
-    )
+    who, style_of = "voter" if world.voters else None, {"words": ("style_a", "style_b")}
+    log = ne.read_votes(pa.table(columns), context=["x"], style=style_of, voter=who, design="draws")
     return Drawn(log, _truth(world, skill, bend))
 
 
@@ -204,5 +203,7 @@ def covered(rows: Sequence[Row], kind: str) -> str:
     shares = np.array([row[f"{kind}_covered"][0] / row[f"{kind}_covered"][1] for row in rows])
     half = t.ppf(0.995, len(shares) - 1) * shares.std(ddof=1) / np.sqrt(len(shares)) if len(shares) > 1 else np.inf
     low, high = max(shares.mean() - half, 0.0), min(shares.mean() + half, 1.0)
+    if len(shares) > 1 and not shares.std():
+        low, high = exact_interval(*np.sum([row[f"{kind}_covered"] for row in rows], axis=0).tolist())
     missed = "" if low <= BAR[1] and high >= BAR[0] else " MISSED"
     return f"{shares.mean():.3f} [{low:.3f}, {high:.3f}]{missed}"

@@ -57,4 +57,5 @@ def test_one_log_and_its_line():
 
 def test_coverage_that_misses_is_called_so():
     assert "MISSED" in covered([{"equal_covered": [8, 10]}] * 9 + [{"equal_covered": [7, 10]}], "equal")
+    assert "MISSED" not in covered([{"equal_covered": [3, 3]}] * 9, "equal")  # no spread says nothing by itself
     assert "MISSED" not in covered([{"equal_covered": [19, 20]}] * 5 + [{"equal_covered": [18, 20]}] * 2, "equal")

@@ -125,7 +125,7 @@ class Adjustment:
 
     @cached_property
     def _known(self) -> Bools:
-        return self.rest.any(axis=1)
+        return np.asarray(self.rest.any(axis=1))
 
     @cached_property
     def _index(self) -> tuple[Floats, Floats]:
@@ -137,7 +137,7 @@ class Adjustment:
     def residual(self) -> Floats:
         """(v,) Z less its mean given context, pair and d; given context and pair where d is unknown."""
         mean = np.where(self._known, self.link.value(self._index[1]), self.fit.mu)
-        return readonly(self.fit.log.verdicts.z - mean)
+        return readonly(np.asarray(self.fit.log.verdicts.z - mean, np.float64))
 
     @cached_property
     def moved(self) -> Floats:

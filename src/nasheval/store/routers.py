@@ -211,7 +211,7 @@ def _style(arrays: Mapping[str, Array], K: int, width: int) -> StyleSurface | No
     curve = [arrays.get(f"style.{name}", np.zeros(0)) for name in ("margin", "steepness")]
     if any(values.shape != (GRID,) for values in curve) or (np.diff(curve[0]) < 0).any():
         raise ValueError("'style' has no curve that rises")
-    return StyleSurface(agent, pair, Curved(*curve, np.zeros((GRID, 0))))
+    return StyleSurface(agent, pair, Curved(curve[0], curve[1], np.zeros((GRID, 0))))
 
 
 def _probes(arrays: Mapping[str, Array], name: str, K: int) -> Probes:
