@@ -38,7 +38,8 @@ def to_arrow(log: Feedback) -> pa.Table:
         columns["shown"] = _runs(records, records.shown, placed)
     for place, name in enumerate(log.style):
         assert records.style is not None
-        columns[_STYLE + name] = _runs(records, records.style[:, place], np.dtype(np.float32))
+        style = np.ascontiguousarray(records.style[:, place])
+        columns[_STYLE + name] = _list(records.offsets, pa.array(style, mask=np.isnan(style)))
     for name in ("propensity", "weight", "grade"):
         if (values := getattr(records, name)) is not None:
             columns[name] = pa.array(values)
@@ -54,7 +55,7 @@ def to_arrow(log: Feedback) -> pa.Table:
     return pa.table({**fields, COLUMN: nested}).replace_schema_metadata({_KEY: json.dumps(about)})
 
 
-def _runs(records: Records, values: Array, dtype: np.dtype[Any]) -> pa.Array:
+def _runs(records: Records, values: Ints, dtype: np.dtype[Any]) -> pa.Array:
     return _list(records.offsets, pa.array(values.astype(dtype, copy=False)))
 
 
@@ -121,10 +122,10 @@ def _column(name: str, column: pa.Array | None, kind: _Kind, *, nulls: bool = Fa
     return column
 
 
-def _lists(name: str, column: pa.Array | None, kind: _Kind) -> tuple[Ints, pa.Array]:
+def _lists(name: str, column: pa.Array | None, kind: _Kind, *, nulls: bool = False) -> tuple[Ints, pa.Array]:
     """Return the lengths of a column of lists, and what the lists hold."""
     lists = _column(name, column, is_list)
-    return np.asarray(pc.list_value_length(lists)), _column(name, lists.flatten(), kind)
+    return np.asarray(pc.list_value_length(lists)), _column(name, lists.flatten(), kind, nulls=nulls)
 
 
 def _entries(columns: dict[str, pa.Array]) -> dict[str, Array]:
@@ -140,7 +141,8 @@ def _entries(columns: dict[str, pa.Array]) -> dict[str, Array]:
             if not np.array_equal(lengths, sizes):
                 raise ValueError(f"{name!r} and 'agents' differ in length")
             entries[argument] = np.asarray(values)
-    styles = [_lists(name, columns[name], pa.types.is_floating) for name in columns if name.startswith(_STYLE)]
+    named = [name for name in columns if name.startswith(_STYLE)]
+    styles = [_lists(name, columns[name], pa.types.is_floating, nulls=True) for name in named]
     if any(not np.array_equal(lengths, sizes) for lengths, _ in styles):
         raise ValueError("style and 'agents' differ in length")
     if styles:

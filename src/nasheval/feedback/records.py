@@ -132,10 +132,12 @@ class Records:
         """Return the records at `rows`, in that order."""
         sizes = self.sizes
         uniform = len(sizes) > 0 and sizes.min() == sizes.max()  # the usual log: entries are rows of a matrix
-        length = len(self) if uniform else len(self.agent)
+        size = int(sizes[0]) if uniform else 1
         entries = rows if uniform else runs(self.offsets[:-1][rows], sizes[rows])
         picked = {
-            field.name: np.take(column.reshape(length, -1), entries, axis=0).reshape(-1, *column.shape[1:])
+            field.name: np.take(column.reshape(-1, size, *column.shape[1:]), entries, axis=0).reshape(
+                -1, *column.shape[1:]
+            )
             if field.name in PER_ENTRY
             else np.take(column, rows)
             for field in fields(self)
