@@ -357,12 +357,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         return {group.name: group.cycles() for group in self._groups(by, confidence, voters)}
 
     def adjustment(self, group: Any = None, **options: Any) -> Adjusted | None:
-        """Return payoffs as voted and at equal style, their difference and what style is worth; None without adjust.
-
-        Args:
-            group: as in `payoff_interval`.
-            options: confidence and voters, as there.
-        """
+        """Return both estimands with their difference, None without adjust; arguments as in `payoff_interval`."""
         inside, name = members(self._stage1.log, group)
         return adjusted_payoffs(self._stage1, inside, group=name, **options)
 

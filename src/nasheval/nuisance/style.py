@@ -74,17 +74,6 @@ class StyleModels:
         j, k = self._ends
         return np.asarray(at[:, j] - at[:, k] + weight @ pair, np.float64)
 
-    def mean(self, X: Features, fold: Ints) -> Floats:
-        """Return (n_pairs, S) the mean of m over n contexts, each by the model of its fold."""
-        total, (j, k) = np.zeros((len(self._ends[0]), self.agent.shape[1])), self._ends
-        for number in range(len(self.agent)):
-            inside = X.network[fold == number]
-            if len(inside):
-                middle = np.append(1.0, inside.mean(axis=0, dtype=np.float64))
-                g = self.agent[number] @ middle
-                total += len(inside) * (g[:, j] - g[:, k] + self.pair[number]).T
-        return total / max(len(fold), 1)
-
     def _of(self, fold: int | None) -> tuple[Floats, Floats]:
         return self._mean if fold is None else (self.agent[fold], self.pair[fold])
 

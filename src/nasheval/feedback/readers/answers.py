@@ -139,12 +139,12 @@ def _counted(table: pa.Table, fields: Sequence[Sequence[str]]) -> Floats:
 def _total(column: Any) -> Floats:
     if not pa.types.is_struct(column.type):
         return to_numbers(pa.chunked_array([column]))[0]
-    parts = [pc.fill_null(to_float(part), 0.0) for part in column.flatten()]
+    parts = [pc.fill_null(_to_float(part), 0.0) for part in column.flatten()]
     total = np.sum([np.asarray(part) for part in parts], axis=0) if parts else np.zeros(len(column))
     return np.where(np.asarray(column.is_valid()), total, np.nan)
 
 
-def to_float(column: Any) -> Any:
+def _to_float(column: Any) -> Any:
     """Return numbers as 64-bit ones."""
     return column.cast(pa.float64())
 
@@ -165,7 +165,7 @@ def measured(column: pa.ChunkedArray) -> Floats:
 def _of_text(text: Any) -> Floats:
     prose = pc.replace_substring_regex(text, _CODE, "")
     counts = [pc.utf8_length(text), *(pc.count_substring_regex(prose, pattern) for pattern in _PATTERNS)]
-    return np.stack([np.asarray(to_float(pc.fill_null(count, 0))) for count in counts], axis=1) + _unknown(text)
+    return np.stack([np.asarray(_to_float(pc.fill_null(count, 0))) for count in counts], axis=1) + _unknown(text)
 
 
 def _unknown(text: Any) -> Floats:
