@@ -32,6 +32,7 @@ BENCHMARKS = {
     "coverage": "whether intervals cover and cycles are true, in the paper's worlds and in arenas",
     "separations": "whether tie groups separate falsely, and decisions are true",
     "decisions": "which agent to ship, on every log at hand",
+    "style": "whether payoffs at equal style are right, and their intervals cover",
     "evaluation": "whether held-out evaluation covers, and picks the better policy",
     "nesting": "whether the held-out score of the correction is honest",
     "texts": "what text encoders are worth: prompts routed by NashEval and others, tasks seen and unseen",

@@ -18,3 +18,5 @@ Device = Literal["auto", "cpu", "cuda"]
 Engine = Literal["local", "ray"]
 
 Speaks = Literal["panel", "population"]
+
+AS_VOTED, EQUAL = "as voted", "at equal style"  # what payoffs are of

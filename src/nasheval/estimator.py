@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
@@ -41,14 +42,17 @@ from nasheval.policy.learned import LearnedPolicy
 from nasheval.policy.router import Router
 from nasheval.policy.terms import Terms
 from nasheval.progress import stages
+from nasheval.scoring.adjustments import Adjusted, adjusted_payoffs
 from nasheval.scoring.decision import MARGIN, Decision, decide
 from nasheval.scoring.explain import Explanation, explain
 from nasheval.scoring.leaderboard import as_frame, standings
 
 Tune = Literal[False] | Search
 _SHARES = {"nuisances": 0.75, "payoffs": 0.2, "policy": 0.05}
-_TEXT = ("text_encoder", "text_dim")
-_STAGE1 = ("outcome", "propensity", "second_stage", "strength", "boosting", "aggregator", "unseen", "folds", *_TEXT)
+_STAGE1 = (
+    *("outcome", "propensity", "second_stage", "strength", "boosting", "aggregator", "unseen", "folds", "adjust"),
+    *("text_encoder", "text_dim"),
+)
 _TERMS = ("regularizer", "costs", "cost_weight", "budget")
 _UNCHANGED: Any = object()
 _LARGEST_SEED = 2**31 - 1  # of LightGBM
@@ -83,6 +87,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         text_encoder: None (WordLlama), "auto" (the best of those installed), the name of a sentence-transformers model,
             a `TextEncoder`, or a function of a list of texts that returns one vector each.
         text_dim: vectors of texts, and columns of vectors, that are longer are cut to so many dimensions by PCA.
+        adjust: "position", "style" or columns of it: payoffs and lotteries are then those at equal style (`as_voted`).
         tune: False, "fast" or "paper": search hyperparameters of LightGBM and of the learned policy.
         random_state: seed of everything.
         n_jobs: threads, or workers of the cluster; None: all cores.
@@ -109,6 +114,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
     availability: str | None = None
     text_encoder: Any = None
     text_dim: int | None = None
+    adjust: Sequence[str] | str = ()
     tune: Tune = False
     random_state: int = 0
     n_jobs: int | None = None
@@ -150,12 +156,21 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         effort, settings, learner = self._effort(), self._settings(_STAGE1), self._learner(log)
         with workers(self.engine, self.n_jobs) as pool, stages(_SHARES, show=self.verbose) as begin:
             effort = replace(effort, workers=pool)
-            self.stage1_ = fit_stage1(log, **settings, tune=self.tune or None, effort=effort, begin=begin)
-            policy = learner.fit(self.stage1_, replace(effort, advance=begin("policy")))
-            self.policy_ = among_available(policy, log, self.availability)
+            stage1 = fit_stage1(log, **settings, tune=self.tune or None, effort=effort, begin=begin)
+            return self._settled(stage1, learner, replace(effort, advance=begin("policy")))
+
+    def _settled(self, stage1: Stage1, learner: PolicyLearner, effort: Effort) -> Self:
+        """Return the model with its Stage 1, and the policy learned from it."""
+        log, self.stage1_ = stage1.log, stage1
+        self.policy_ = among_available(learner.fit(stage1, effort), log, self.availability)
         self.agents_ = log.agents
         self.feature_names_in_ = np.array(log.contexts.column_names, dtype=object)
         return self
+
+    def as_voted(self) -> Self:
+        """Return the model of payoffs as voted, from the same nuisances: nothing is adjusted for."""
+        stage1, model = self._stage1.as_voted, copy(self).set_params(adjust=())
+        return model._settled(stage1, model._learner(stage1.log), model._effort())
 
     def _learner(self, log: Feedback) -> PolicyLearner:
         """Return what learns the policy of Stage 2, checked against the log before Stage 1 takes its hours."""
@@ -278,7 +293,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         from nasheval.scoring.evaluate import squared_error
 
         log = feedback if isinstance(feedback, Feedback) else read_votes(feedback)
-        return -squared_error(self._stage1, log)
+        return -squared_error(self._stage1.as_voted, log)
 
     # -- the log as a whole -------------------------------------------------------------------------------------------
 
@@ -298,7 +313,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         groups = self._groups(by, confidence, voters)
         with workers(self.engine if len(groups) > 1 else "local", self.n_jobs) as pool:
             rows = list(standings(self._stage1.log, groups, self.regularizer, Effort(workers=pool)))
-            return as_frame(self._stage1.log, rows)
+            return as_frame(self._stage1.log, rows, self._stage1.estimand)
 
     def decision(
         self,
@@ -350,6 +365,11 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         Only pairs that were compared in the group make a cycle.
         """
         return {group.name: group.cycles() for group in self._groups(by, confidence, voters)}
+
+    def adjustment(self, group: Any = None, **options: Any) -> Adjusted | None:
+        """Return both estimands with their difference, None without adjust; arguments as in `payoff_interval`."""
+        inside, name = members(self._stage1.log, group)
+        return adjusted_payoffs(self._stage1, inside, group=name, **options)
 
     def diagnostics(self) -> Stage1Diagnostics:
         """Return how well the nuisances fit, the overlap, and what debiasing changed and where."""

@@ -133,7 +133,7 @@ def test_writing_into_a_column_raises(name: str) -> None:
 FULL: dict[str, list[Any]] = {
     "sizes": [2, 3], "agent": [1, 0, 4, 2, 3], "rank": [1, 2, 0, 0, 1], "zero": [1, 3], "shown": [0, 1, 2, 0, 1],
     "propensity": [0.1, 1.0], "weight": [0.5, 2.0], "voter": [3, 0], "time": [5.0, float("nan")],
-    "grade": [0.5, 1.0],
+    "grade": [0.5, 1.0], "style": [[0.1], [0.2], [0.3], [0.4], [0.5]],
 }  # fmt: skip
 
 

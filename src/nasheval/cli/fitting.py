@@ -15,7 +15,7 @@ import nasheval.cli.reporting as reporting
 from nasheval.choices import Device, Engine, OutcomeName, PolicyName, PropensityName, Search, SecondStage, Unseen
 from nasheval.cli.evaluating import compared, plainly
 from nasheval.cli.leaderboard import board_of, note_lines, silent_lines, standings_table, winners_table
-from nasheval.cli.options import MARGIN, TableOrJson, grouped
+from nasheval.cli.options import MARGIN, TableOrJson, grouped, split
 from nasheval.cli.printing import console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.errors import Argument, InputError, NashEvalError
@@ -106,6 +106,14 @@ class Learning:
             min=1,
         ),
     ] = None
+    adjust: Annotated[
+        str,
+        _option(
+            "What to adjust for, with commas: position, style (all columns of style that the log has) or single ones "
+            "of them. Lotteries and payoffs are then those at equal style; those as voted stand beside them.",
+            metavar="WHAT",
+        ),
+    ] = ""
     policy: Annotated[PolicyName | None, _option("Solve games exactly (the default), or learn a network.")] = None
     costs: Annotated[str, _option(_COSTS)] = ""
     cost_weight: Annotated[float | None, _option("Weight of costs, scaled to [0, 1], against payoffs.", min=0)] = None
@@ -132,6 +140,8 @@ class Learning:
         chosen: dict[str, Any] = {names.get(name, name): value for name, value in options.items()}
         if self.aggregator is not None:
             chosen["aggregator"] = {"auto": "auto", "mean": Mean(), "as-asked": AsAsked()}[self.aggregator]
+        if self.adjust:
+            chosen["adjust"] = tuple(split(self.adjust))
         if self.costs:
             chosen["costs"] = read_costs(self.costs, source, agents)
         make = NashEval.paper if self.paper else NashEval
@@ -293,6 +303,8 @@ def _print_summary(model: NashEval, by: str | None, evaluation: Evaluation | Non
     out.print()
     rows, notes = board_of(model)
     out.print(standings_table(rows, by=None, top=_TOP))
+    if (adjusted := model.adjustment()) is not None:
+        out.print(adjusted)
     codes = {code_of(warning) for warning in warnings}
     for below in note_lines({"": [text for text in notes[""] if code_of(text) not in codes]}):
         out.print(below)
@@ -338,6 +350,7 @@ def _summary_dict(model: NashEval, by: str | None, evaluation: Evaluation | None
         "aggregator": type(model.stage1_.pseudo.aggregation.aggregator).__name__,
         "leaderboard": rows,
         "leaderboard_notes": list(notes[""]),
+        "adjustment": None if (adjusted := model.adjustment()) is None else adjusted.to_dict(),
         "by": by,
         "leaderboard_by": None if by is None else board_of(model, by)[0],
         "held_out": None if evaluation is None else {**evaluation.to_dict(), "plainly": plainly(evaluation)},

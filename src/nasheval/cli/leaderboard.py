@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nasheval.choices import Speaks
+from nasheval.choices import AS_VOTED, Speaks
 from nasheval.cli.options import MARGIN, MODEL, VOTERS, Format, grouped
 from nasheval.cli.printing import console, print_csv, print_json, tell
 from nasheval.errors import InputError
@@ -48,8 +48,9 @@ def leaderboard(
     Bradley-Terry rating, and for files of arena-hard, AlpacaEval, MT-bench and FastChat the score by that tool's own
     rule, in a column of its name. Agents without a vote in a group are no candidates there and are left out.
     "bridged" counts opponents that an agent was never compared with: its payoffs against them are bridged through
-    other agents. Groups whose votes tell no agents apart are named at the end. What to know of the intervals stands
-    below the table; with --format csv or json it goes to standard error.
+    other agents. Groups whose votes tell no agents apart are named at the end. A model that was fitted with --adjust
+    has two leaderboards, at equal style and as voted, and a table of their difference. What to know of the intervals
+    stands below the table; with --format csv or json it goes to standard error.
 
     Examples:
 
@@ -65,32 +66,44 @@ def leaderboard(
 
     loaded = load(model)
     decision = loaded.decision(by or None, margin=margin, costs=_costs(costs, loaded), voters=voters)
-    rows, notes = board_of(loaded, by or None, voters)
+    boards = [board_of(loaded, by or None, voters)]
+    adjusted = loaded.adjustment(voters=voters)
+    if adjusted is not None and adjusted.names:
+        boards.append(board_of(loaded.as_voted(), by or None, voters, AS_VOTED))
+    notes = boards[0][1]
     if format == "table":
         out = console()
         out.print(Text(str(decision), style="bold"))
-        out.print(standings_table(rows, by=by or None, top=top))
-        for line in silent_lines(rows, by or None):
-            out.print(line)
+        for each, _ in boards:
+            out.print(standings_table(each, by=by or None, top=top))
+            for line in silent_lines(each, by or None):
+                out.print(line)
+        if adjusted is not None:
+            out.print(adjusted)
         for line in note_lines(notes):
             out.print(line, soft_wrap=True)
         return
-    (print_json if format == "json" else print_csv)(rows)
+    (print_json if format == "json" else print_csv)([row for each, _ in boards for row in each])
     tell(str(decision))
     for line in note_lines(notes):
         tell(line.plain)
 
 
 def board_of(
-    model: NashEval, by: str | None = None, voters: Speaks | None = None
+    model: NashEval, by: str | None = None, voters: Speaks | None = None, estimand: str = ""
 ) -> tuple[list[dict[str, Any]], dict[str, tuple[str, ...]]]:
-    """Return the rows of `NashEval.leaderboard`, and what to know of each group; that of all contexts is called ""."""
+    """Return the rows of `NashEval.leaderboard`, and what to know of each group; that of all contexts is called "".
+
+    Args:
+        estimand: what rows say that they are of; "": that of the model, and nothing where it is as voted.
+    """
     from nasheval.payoff.inference import payoffs_by
     from nasheval.scoring.leaderboard import columns_of, standings
 
     log = model.stage1_.log
     groups = payoffs_by(model.stage1_.pseudo, by, voters=voters, seed=model.random_state)
-    columns = columns_of(log, list(standings(log, groups, model.regularizer)))
+    named = estimand or ("" if model.stage1_.estimand == AS_VOTED else model.stage1_.estimand)
+    columns = columns_of(log, list(standings(log, groups, model.regularizer)), named or AS_VOTED)
     rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
     return rows, {group.name if by else "": group.notes for group in groups}
 
@@ -126,13 +139,16 @@ def standings_table(rows: Sequence[Row], *, by: str | None, top: int = 0) -> Tab
     from rich.table import Table
     from rich.text import Text
 
-    table = Table(title=f"Leaderboard by {by}" if by else "Leaderboard, all contexts", title_justify="left")
+    estimand = rows[0].get("estimand", "") if rows else ""
+    title = (f"Leaderboard by {by}" if by else "Leaderboard, all contexts") + (f", {estimand}" if estimand else "")
+    table = Table(title=title, title_justify="left")
     if by:
         table.add_column(f"{by} (contexts)", overflow="fold")
     table.add_column("agent", overflow="fold")
     bridged, tool = any(row["bridged"] for row in rows), _tool_rule(rows)
     beside = [tool.header] if tool else []
-    for name in ("lottery", "range", "wins in", "tied", "rating", *beside, "votes", *(["bridged"] if bridged else [])):
+    rating = "rating as voted" if estimand and estimand != AS_VOTED else "rating"
+    for name in ("lottery", "range", "wins in", "tied", rating, *beside, "votes", *(["bridged"] if bridged else [])):
         table.add_column(name, justify="right", no_wrap=True)
     for group, members in _groups(rows):
         if by and _silent(members):

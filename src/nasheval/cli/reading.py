@@ -59,6 +59,13 @@ class Reading:
     )
     rank_a: Annotated[str, _option("Votes: column of the first agent's rank, 1 is best, in place of a label.")] = ""
     rank_b: Annotated[str, _option("Votes: column of the second agent's rank.")] = ""
+    style: Annotated[
+        str,
+        _option(
+            "Votes: what answers look like, with commas: length for the columns length_a and length_b. By default "
+            "length, headers, lists and bold, where the file has conv_metadata or the answers; 'none' reads none."
+        ),
+    ] = ""
     average_repeats: Annotated[
         bool, _option("Votes: records of one pair at one context share one unit of weight.", name="--average-repeats")
     ] = False
@@ -142,7 +149,8 @@ class Reading:
         from nasheval.feedback.readers.preflib import SUFFIXES
 
         values = {**vars(self), "labels": _labels(self.labels), "join": joined(self.join)}
-        values |= {name: split(values[name]) for name in ("context", "categorical", "ballot", "agents", "order")}
+        lists = ("context", "categorical", "ballot", "agents", "order", "style")
+        values |= {name: split(values[name]) for name in lists}
         values |= {"design": self.design.removeprefix("auto"), "text": _texts(self.text)}
         log = open_log(file, kind=self.kind, score=self.score, options=values)
         if log.kind == "scores" and not (self.agents or "agents" in log.options):
@@ -152,6 +160,8 @@ class Reading:
         options = {name: values[name] for name in taken if values[name] not in ("", [], None, False)}
         if self.text == "none":
             options["text"] = None
+        if self.style == "none":
+            options["style"] = None
         return replace(log, source=chosen_rows(log.source, self.where), baseline=self.baseline), options
 
 
@@ -174,6 +184,7 @@ _OWN = {
         "rank_a",
         "rank_b",
         "average_repeats",
+        "style",
     ),
     "rankings": (*_COLUMNS, "ballot", "agent", "rank", "order"),
     "scores": ("agents", "text", "seed", "pairs_per_context"),

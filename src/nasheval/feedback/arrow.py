@@ -22,7 +22,8 @@ from nasheval.feedback.records import Records
 from nasheval.files import parse_json
 
 COLUMN = "_records"
-FORMAT = 2  # 1: without grades
+FORMAT = 3  # 1: without grades; 2: without style
+_STYLE = "style."  # before the name of each column of style
 _KEY = b"nasheval.feedback"
 
 
@@ -37,6 +38,10 @@ def to_arrow(log: Feedback) -> pa.Table:
     columns["zero"] = pa.array(records.zero)
     if records.shown is not None:
         columns["shown"] = _runs(records, records.shown, placed)
+    for place, name in enumerate(log.style):
+        assert records.style is not None
+        style = np.ascontiguousarray(records.style[:, place])
+        columns[_STYLE + name] = _list(records.offsets, pa.array(style, mask=np.isnan(style)))
     for name in ("propensity", "weight", "grade"):
         if (values := getattr(records, name)) is not None:
             columns[name] = pa.array(values)
@@ -46,7 +51,8 @@ def to_arrow(log: Feedback) -> pa.Table:
         columns["voter"] = log.voters.take(pa.array(records.voter, mask=records.voter < 0)).cast(pa.string())
     nested = _list(log.context_offsets, pa.StructArray.from_arrays(list(columns.values()), list(columns)))
     design = None if log.given_design is None else log.given_design.name
-    about = {"format": 1 if records.grade is None else FORMAT, "agents": log.agents, "text": log.text, "design": design}
+    version = FORMAT if log.style else 1 if records.grade is None else 2
+    about = {"format": version, "agents": log.agents, "text": log.text, "design": design}
     if log.origin is not None:
         about["origin"] = {"tool": log.origin.tool, "means": dict(log.origin.means)}
     fields = {name: log.contexts[name] for name in log.contexts.column_names}
@@ -81,6 +87,7 @@ def from_arrow(table: pa.Table) -> Feedback:
             n_contexts=len(sizes),
             voters=voters,
             origin=_origin(about.get("origin")),
+            style=tuple(name.removeprefix(_STYLE) for name in columns if name.startswith(_STYLE)),
             **{name: about[name] for name in ("agents", "text", "design")},
         )
     except (TypeError, ValueError, pa.ArrowException) as error:
@@ -134,22 +141,31 @@ def _column(name: str, column: pa.Array | None, kind: _Kind, *, nulls: bool = Fa
     return column
 
 
-def _lists(name: str, column: pa.Array | None, kind: _Kind) -> tuple[Ints, pa.Array]:
+def _lists(name: str, column: pa.Array | None, kind: _Kind, *, nulls: bool = False) -> tuple[Ints, pa.Array]:
     """Return the lengths of a column of lists, and what the lists hold."""
     lists = _column(name, column, is_list)
-    return np.asarray(pc.list_value_length(lists)), _column(name, lists.flatten(), kind)
+    return np.asarray(pc.list_value_length(lists)), _column(name, lists.flatten(), kind, nulls=nulls)
 
 
-def _entries(columns: dict[str, pa.Array]) -> dict[str, Ints]:
-    """Return sizes, agent, rank and, where it is known, shown."""
+def _entries(columns: dict[str, pa.Array]) -> dict[str, Array]:
+    """Return sizes, agent, rank and, where they are known, shown and style."""
     sizes, agent = _lists("agents", columns.get("agents"), pa.types.is_integer)
-    entries = {"sizes": sizes, "agent": np.asarray(agent.cast(pa.int64()) if pa.types.is_uint64(agent.type) else agent)}
+    entries: dict[str, Array] = {
+        "sizes": sizes,
+        "agent": np.asarray(agent.cast(pa.int64()) if pa.types.is_uint64(agent.type) else agent),
+    }
     for name, argument in (("blocks", "rank"), ("shown", "shown")):
         if name in columns or name == "blocks":
             lengths, values = _lists(name, columns.get(name), pa.types.is_integer)
             if not np.array_equal(lengths, sizes):
                 raise ValueError(f"{name!r} and 'agents' differ in length")
             entries[argument] = np.asarray(values)
+    named = [name for name in columns if name.startswith(_STYLE)]
+    styles = [_lists(name, columns[name], pa.types.is_floating, nulls=True) for name in named]
+    if any(not np.array_equal(lengths, sizes) for lengths, _ in styles):
+        raise ValueError("style and 'agents' differ in length")
+    if styles:
+        entries["style"] = np.stack([np.asarray(values) for _, values in styles], axis=1)
     if entries["rank"].min(initial=0) < 0:
         raise ValueError("'blocks' holds a negative number")
     return entries

@@ -45,6 +45,7 @@ class Feedback:
         report: what a reader saw and left out, or None.
         origin: the tool that wrote it, or None.
         ballots: the log of whole ballots that this one was cut from (`nasheval.feedback.ballots`), or None.
+        style: names of the columns of `records.style`, such as "length" (`nasheval.feedback.style`).
     """
 
     agents: tuple[str, ...]
@@ -57,6 +58,7 @@ class Feedback:
     report: ReadReport | None = field(default=None, compare=False)
     origin: Origin | None = field(default=None, compare=False)
     ballots: Feedback | None = field(default=None, compare=False)
+    style: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "context_offsets", readonly(self.context_offsets))
@@ -166,7 +168,7 @@ class Feedback:
         Args:
             context_of: (n_records,) the context of each record; None: record r belongs to context r.
             n_contexts: needed only where `contexts` has no columns and some contexts have no record.
-            options: voters, text, design, report, origin.
+            options: voters, text, design, report, origin, style.
         """
         design = options.pop("design", None)
         if design not in (None, *DESIGNS):
@@ -350,12 +352,12 @@ class Feedback:
         agents = list(dict.fromkeys(name for log in logs for name in log.agents))
         number = {name: i for i, name in enumerate(agents)}
         voters, places = joined_voters([log.voters for log in logs])
-        records = []
+        records, styles = [], {log.style for log in logs if log.n_records}
         for log, place in zip(logs, places, strict=True):
             renumbered = log.records.with_agents(np.array([number[name] for name in log.agents], np.int64))
             voter = log.records.voter
             voter = None if voter is None else np.append(place, np.int32(-1))[voter]  # -1 stays -1
-            records.append(renumbered.replace(voter=voter))
+            records.append(renumbered.replace(voter=voter, style=renumbered.style if len(styles) == 1 else None))
         designs, texts = {log.given_design for log in logs}, {log.text for log in logs}
         return cls(
             agents=tuple(agents),
@@ -366,6 +368,7 @@ class Feedback:
             text=texts.pop() if len(texts) == 1 else None,
             given_design=designs.pop() if len(designs) == 1 else None,
             origin=logs[0].origin if all(log.origin == logs[0].origin for log in logs) else None,
+            style=styles.pop() if len(styles) == 1 else (),
         )
 
 

@@ -12,7 +12,7 @@ from nasheval.arrays import Array, Bools, Floats, Ints, int_dtype, offsets_of, r
 from nasheval.errors import InputError
 from nasheval.feedback.partition import Zero
 
-PER_ENTRY = ("agent", "block", "shown")
+PER_ENTRY = ("agent", "block", "shown", "style")
 MOST_WEIGHT = 1e9  # sums and squares of larger ones lose what the others say
 
 
@@ -31,6 +31,7 @@ class Records:
         voter: (n,) voter numbers, -1 where unknown, or None.
         time: (n,) seconds, NaN where unknown, or None.
         grade: (n,) how strong the verdict of a duel is, above 0 and at most 1, or None for 1; always 1 in larger menus.
+        style: (entries, S) what the answer of each agent looks like, NaN where unknown (`Feedback.style`), or None.
     """
 
     offsets: Ints
@@ -43,6 +44,7 @@ class Records:
     voter: Ints | None = None
     time: Floats | None = None
     grade: Floats | None = None
+    style: Floats | None = None
 
     def __post_init__(self) -> None:
         for field in fields(self):
@@ -64,6 +66,7 @@ class Records:
         voter: Ints | None = None,
         time: Array | None = None,
         grade: Array | None = None,
+        style: Array | None = None,
     ) -> Records:
         """Sort each record by agent, turn ranks (lower is better, gaps allowed) into blocks, and check.
 
@@ -74,13 +77,14 @@ class Records:
         """
         sizes = np.asarray(sizes)
         zero = np.full(len(sizes), zero, np.int8) if isinstance(zero, Zero) else np.asarray(zero)
-        raw = cls(offsets_of(sizes), agent, rank, zero, shown)
+        raw = cls(offsets_of(sizes), agent, rank, zero, shown, style=style)
         _check_lengths(raw, zero=zero, propensity=propensity, weight=weight, voter=voter, time=time, grade=grade)
         _check_rows(raw, propensity=propensity, weight=weight, grade=grade)
         agent, block = np.array(agent), np.zeros(len(agent), int_dtype(int(sizes.max(initial=1))))
         shown = None if shown is None else np.array(shown)
+        style = None if style is None else np.array(style, np.float32)
         for rows, entries in raw.by_size():
-            _normalise(rows, entries, agent, rank, block, shown)
+            _normalise(rows, entries, agent, rank, block, shown, style)
         return cls(
             offsets=raw.offsets,
             agent=agent.astype(int_dtype(int(agent.max(initial=0))), copy=False),
@@ -92,6 +96,7 @@ class Records:
             voter=None if voter is None else np.asarray(voter).astype(np.int32),
             time=_float_column(time),
             grade=_float_column(grade),
+            style=style,
         )
 
     def __len__(self) -> int:
@@ -127,10 +132,12 @@ class Records:
         """Return the records at `rows`, in that order."""
         sizes = self.sizes
         uniform = len(sizes) > 0 and sizes.min() == sizes.max()  # the usual log: entries are rows of a matrix
-        shape = (-1, int(sizes[0]) if uniform else 1)
+        size = int(sizes[0]) if uniform else 1
         entries = rows if uniform else runs(self.offsets[:-1][rows], sizes[rows])
         picked = {
-            field.name: np.take(column.reshape(shape), entries, axis=0).ravel()
+            field.name: np.take(column.reshape(-1, size, *column.shape[1:]), entries, axis=0).reshape(
+                -1, *column.shape[1:]
+            )
             if field.name in PER_ENTRY
             else np.take(column, rows)
             for field in fields(self)
@@ -166,7 +173,8 @@ class Records:
 
 # What stands in for a missing value when logs are joined; None: the column is dropped unless every log has it.
 _OPTIONAL: dict[str, float | np.int32 | None] = {
-    "shown": None, "propensity": None, "weight": 1.0, "voter": np.int32(-1), "time": np.nan, "grade": 1.0
+    "shown": None, "propensity": None, "weight": 1.0, "voter": np.int32(-1), "time": np.nan, "grade": 1.0,
+    "style": None,
 }  # fmt: skip
 
 
@@ -182,7 +190,9 @@ def _float_column(values: Array | None) -> Floats | None:
     return None if values is None else np.array(values, np.float64)  # a copy: the caller may write into its own
 
 
-def _normalise(rows: Ints, entries: Ints, agent: Ints, rank: Array, block: Ints, shown: Ints | None) -> None:
+def _normalise(
+    rows: Ints, entries: Ints, agent: Ints, rank: Array, block: Ints, shown: Ints | None, style: Floats | None
+) -> None:
     """Sort the entries of same-sized records by agent and number their blocks, in place."""
     names = agent[entries]
     source = entries
@@ -193,8 +203,9 @@ def _normalise(rows: Ints, entries: Ints, agent: Ints, rank: Array, block: Ints,
             source = np.take_along_axis(entries, np.argsort(names, axis=1, kind="stable"), axis=1)
         names = agent[source]
         agent[entries] = names
-        if shown is not None:
-            shown[entries] = shown[source]
+        for column in (shown, style):
+            if column is not None:
+                column[entries] = column[source]
     twice = (names[:, 1:] == names[:, :-1]).any(axis=1)
     if twice.any():
         raise InputError(f"Record {int(rows[twice.argmax()])} names an agent more than once; a menu holds it once.")
@@ -226,10 +237,10 @@ def dense_ranks(rank: Array) -> Ints:
 
 
 def _check_lengths(raw: Records, **per_record: Array | None) -> None:
-    entries = {"agent": raw.agent, "rank": raw.block, "shown": raw.shown}
+    entries = {"agent": raw.agent, "rank": raw.block, "shown": raw.shown, "style": raw.style}
     for columns, length, each in ((entries, int(raw.offsets[-1]), "menu entry"), (per_record, len(raw), "record")):
         for name, column in columns.items():
-            if column is not None and column.shape != (length,):
+            if column is not None and (column.shape[:1] != (length,) or column.ndim > 1 + (name == "style")):
                 raise InputError(
                     f"The column {name!r} has shape {column.shape}, not ({length},), one value per {each}."
                 )

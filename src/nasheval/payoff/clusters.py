@@ -28,6 +28,7 @@ from nasheval.choices import Speaks as Speaks
 from nasheval.errors import InputError
 from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.notes import Note
+from nasheval.payoff.adjusted import widened
 from nasheval.payoff.bridging import ELSEWHERE, pair_matrix, weakest_link
 from nasheval.payoff.estimand import Estimand
 from nasheval.payoff.grouped import CLUSTERS, FEW, Cluster, Votes
@@ -168,6 +169,7 @@ def _moments(estimand: Estimand, inside: Bools, cluster: Cluster | None, speaks:
         raise InputError(f"cluster is {by!r}, and this log names no voters; use cluster='context'.")
     spread, (effective, freedom) = spread_of(votes, by, rows), votes.certainty(by)
     status = np.where((estimand.status == SEEN) & (votes.count == 0), ELSEWHERE, estimand.status)
+    spread = spread if estimand.effects is None else widened(spread, votes, by)
     return Moments(
         mean=spread.mean,
         variance=spread.variance,

@@ -21,6 +21,21 @@ CELLS = 1 << 22  # numbers held for one chunk of contexts: 32 MB as float64
 
 
 @dataclass(frozen=True, eq=False)
+class Effects:
+    """Estimates that all columns rest on, beside the verdicts: what style and position are worth.
+
+    Args:
+        record: (w,) the record of each verdict of the log.
+        score: (w, S) what it adds to the error of the S estimates.
+        slope: contexts -> (C, S) by how much the means over them move with the estimates.
+    """
+
+    record: Ints
+    score: Floats
+    slope: Callable[[Ints], Floats]
+
+
+@dataclass(frozen=True, eq=False)
 class Estimand:
     """C values at each context: a plug-in plus corrections; v counts the corrections, in the order of the log.
 
@@ -34,6 +49,7 @@ class Estimand:
         plugin: yields (contexts, (len(contexts), C) plug-in values), in bounded chunks of the contexts asked for.
         bias: (C,) how far raised propensities could move the means over the contexts asked for.
         bridge: what gives means to columns that were never compared; None where nothing does.
+        effects: what else is estimated and moves the means; None: nothing.
     """
 
     log: Feedback
@@ -47,6 +63,7 @@ class Estimand:
     plugin: Callable[[Ints], Iterator[tuple[Ints, Floats]]]
     bias: Callable[[Ints], Floats]
     bridge: ScoreBridge | None = None
+    effects: Effects | None = None
 
     @property
     def n_columns(self) -> int:

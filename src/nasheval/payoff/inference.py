@@ -16,11 +16,13 @@ import numpy as np
 from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.choices import AS_VOTED
 from nasheval.errors import InputError
 from nasheval.feedback.groups import Groups, by_value
 from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.game.checks import games_of
 from nasheval.notes import Note, few
+from nasheval.payoff.adjusted import name_of
 from nasheval.payoff.bridging import STATUS_NAMES, allowed_by_transitivity, pair_matrix
 from nasheval.payoff.clusters import Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.cycles import Cycle, as_cycles, find_cycles, signs
@@ -74,6 +76,7 @@ class GroupPayoff:
             372, or about 100 where nearly all play because little is known.
         seed: of the draws.
         allowed_agents: (K,) the agents that may be candidates; None: all.
+        estimand: what payoffs are of: "as voted" or "at equal style".
     """
 
     name: str
@@ -84,6 +87,7 @@ class GroupPayoff:
     draws: int = 1000
     seed: int = 0
     allowed_agents: Bools | None = None
+    estimand: str = AS_VOTED
 
     @cached_property
     def estimate(self) -> Floats:
@@ -243,7 +247,8 @@ class GroupPayoff:
              f"{votes[p]:,}", STATUS_NAMES[status[p]])
             for p in order
         )  # fmt: skip
-        title = f"Mean payoffs of {self.name}: {self.moments.n_contexts:,} contexts, "
+        about = "" if self.estimand == AS_VOTED else f", {self.estimand}"
+        title = f"Mean payoffs of {self.name}{about}: {self.moments.n_contexts:,} contexts, "
         title += f"intervals of {self.confidence:.0%} for all pairs together"
         numbers = ("payoff", "error", "lower", "upper", "votes", "pair was")
         yield listing(title, ("agent", "over"), numbers, rows, len(order))
@@ -279,8 +284,9 @@ def group_payoffs(
     """
     level, agents = checked_level(confidence), pseudo.fit.log.agents
     moments = group_moments(pseudo.estimand, groups.code, len(groups), cluster, voters)
+    estimand = name_of(pseudo.style)
     payoffs = (
-        GroupPayoff(name, agents, groups.code == g, each.floored(), level, draws, seed)
+        GroupPayoff(name, agents, groups.code == g, each.floored(), level, draws, seed, estimand=estimand)
         for g, (name, each) in enumerate(zip(groups.names, moments, strict=True))
     )
     return [payoff for payoff in payoffs if voteless or payoff.present.any()]

@@ -120,6 +120,8 @@ def _voters_of(model: PayoffModel) -> _Voters | None:
 
     if model.plugin is None or not isinstance(voters := model.plugin.outcome_models, VoterModels):
         return None
+    if model.style is not None:  # taken off on the processor
+        return None
     asked, pairs = [voters.probes], model.plugin.aggregation.single
     if isinstance(model.bridge, VoterBridge):
         asked.append(model.bridge.probes)

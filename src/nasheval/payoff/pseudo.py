@@ -16,11 +16,12 @@ from functools import cached_property
 import numpy as np
 from scipy.sparse import csr_array
 
-from nasheval.arrays import Bools, Floats, Ints, offsets_of, readonly, runs
+from nasheval.arrays import Bools, Floats, Ints, bin_sums, offsets_of, readonly, runs
 from nasheval.nuisance.crossfit import NuisanceFit
+from nasheval.nuisance.style import Adjustment
 from nasheval.payoff.aggregators import Aggregation, Aggregator, Mean, aggregation_of
 from nasheval.payoff.bridging import Unseen, score_bridge, status_of
-from nasheval.payoff.estimand import CELLS, Estimand, surface_chunks
+from nasheval.payoff.estimand import CELLS, Effects, Estimand, surface_chunks
 
 _KEPT = 1 << 23  # a plug-in surface of no more numbers is kept once it is computed
 
@@ -41,6 +42,7 @@ class PseudoOutcomes:
         share: (v,) w / e, or w / (R e) under "draws".
         used: (n_contexts,) which contexts have a pseudo-outcome.
         unseen: what to make of pairs that were never compared (`nasheval.payoff.bridging`).
+        style: what makes Gamma that at equal style (`nasheval.payoff.adjusted`); None: as voted.
     """
 
     fit: NuisanceFit
@@ -54,6 +56,7 @@ class PseudoOutcomes:
     share: Floats
     used: Bools
     unseen: Unseen
+    style: Adjustment | None = None
 
     @cached_property
     def status(self) -> Ints:
@@ -75,7 +78,27 @@ class PseudoOutcomes:
             plugin=self.plugin_chunks,
             bias=self.bias,
             bridge=score_bridge(self.fit.log) if self.unseen == "model" else None,
+            effects=None if self.style is None else Effects(self.record, self.style.score, self.style_slope),
         )
+
+    def style_slope(self, contexts: Ints) -> Floats:
+        """Return (n_pairs, S) how the mean over some contexts moves with what style is worth.
+
+        It is minus a doubly robust mean of d: m, and r_d where a verdict was observed, each by its slope.
+        """
+        assert self.style is not None
+        moved, inside = self.style.moved, np.zeros(self.n_contexts, bool)
+        inside[contexts] = True
+        rows = np.flatnonzero(inside[self.context])
+        weight = (self.share * self.slope)[rows]
+        columns = []
+        for s in range(moved.shape[1]):
+            observed = bin_sums(self.pair[rows], weight * moved[rows, s], self.n_pairs) / len(contexts)
+            total, sampled = np.zeros(self.n_pairs), contexts[:: max(1, -(-len(contexts) * self.n_pairs // CELLS))]
+            for _, values in self.style_chunks(s, sampled):
+                total += values.sum(axis=0)
+            columns.append(-(total / len(sampled) + observed))
+        return np.stack(columns, axis=1)
 
     def bias(self, contexts: Ints) -> Floats:
         """Return (n_pairs,) how far raised propensities could move the mean over some contexts.
@@ -131,7 +154,36 @@ class PseudoOutcomes:
             inside = rows[self.fit.fold[rows] == fold]
             for start in range(0, len(inside), step):
                 chunk = inside[start : start + step]
-                yield chunk, self.aggregation.aggregate(self.fit.outcome_models.predict(self.fit.X[chunk], fold))
+                values = self.aggregation.aggregate(self.fit.outcome_models.predict(self.fit.X[chunk], fold))
+                yield chunk, values if self.style is None else self._equal(values, chunk, fold)
+
+    def _equal(self, values: Floats, contexts: Ints, fold: int) -> Floats:
+        """Return plug-in payoffs at equal style, given those as voted, at contexts of a fold; 0 if uncovered."""
+        assert self.style is not None
+        style = self.style.models.surface(self.fit.X[contexts], self.style.beta, fold)
+        return np.asarray(self.aggregation.covered * self.style.equal(values, style))
+
+    def style_chunks(self, column: int, contexts: Ints | None = None) -> Iterator[tuple[Ints, Floats]]:
+        """Yield (contexts, (len(contexts), n_pairs) how much payoffs fall with one of beta), out of fold, in chunks."""
+        assert self.style is not None
+        rows, models, beta = (
+            np.flatnonzero(self.used) if contexts is None else contexts,
+            self.style.models,
+            self.style.beta,
+        )
+        step = max(1, CELLS // max(1, len(self.aggregation.pair), self.n_pairs))
+        for fold in range(self.fit.n_folds):
+            inside = rows[self.fit.fold[rows] == fold]
+            for start in range(0, len(inside), step):
+                chunk = inside[start : start + step]
+                X = self.fit.X[chunk]
+                mu = (
+                    self.aggregation.aggregate(self.fit.outcome_models.predict(X, fold))
+                    if self.style.curved
+                    else np.zeros(1)
+                )
+                m, style = (models.surface(X, weight, fold) for weight in (np.eye(len(beta))[column], beta))
+                yield chunk, self.aggregation.covered * self.style.slopes(mu, m, style, column)
 
     @cached_property
     def _kept(self) -> Floats | None:

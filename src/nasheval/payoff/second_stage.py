@@ -15,6 +15,7 @@ from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
 from nasheval.game.checks import games_of
 from nasheval.nuisance.learners import Effort, Features, FoldModels, MeanModels
+from nasheval.nuisance.links import Link
 from nasheval.payoff.aggregators import Aggregation
 from nasheval.payoff.bridging import Bridge, VoterBridge, bridge_of
 from nasheval.payoff.surfaces import Boosting, Regressor, Surface, agent_bins, fit_pairs, fit_shared, with_agents
@@ -61,6 +62,31 @@ class Plugin:
 
 
 @dataclass(frozen=True, eq=False)
+class StyleSurface:
+    """What makes payoffs as voted those at equal style: beta'm(x), a line per agent and a number per pair, and a form.
+
+    Args:
+        agent: (K, 1 + q) intercepts, and slopes in the features for networks.
+        pair: (n_pairs,).
+        link: how it moves payoffs.
+    """
+
+    agent: Floats
+    pair: Floats
+    link: Link
+
+    def equal(self, payoffs: Floats, style: Floats) -> Floats:
+        """Return payoffs at equal style, given those as voted and what `predict` says of the same pairs."""
+        return self.link.value(self.link.index(payoffs) - style)
+
+    def predict(self, X: Features) -> Floats:
+        """Return (n, n_pairs) beta'm."""
+        at = X.network @ self.agent[:, 1:].T + self.agent[:, 0]
+        j, k = np.triu_indices(len(self.agent), 1)
+        return np.asarray(at[:, j] - at[:, k] + self.pair, np.float64)
+
+
+@dataclass(frozen=True, eq=False)
 class PayoffModel:
     """The estimated game A(x): base surface + strength per pair * learned surface, clipped and made antisymmetric.
 
@@ -72,6 +98,7 @@ class PayoffModel:
         surface: what was learned from the pseudo-outcomes, or None.
         strength: how strongly `surface` corrects `plugin` and what that wins; None for other forms.
         bridge: gives payoffs to the bridged pairs; None: they are 0, as those of unknown pairs.
+        style: what is taken off, so that payoffs are those at equal style; None: they are as voted.
     """
 
     agents: tuple[str, ...]
@@ -81,6 +108,7 @@ class PayoffModel:
     surface: Surface | None = None
     strength: Strength | None = None
     bridge: Bridge | None = None
+    style: StyleSurface | None = None
 
     @cached_property
     def covered(self) -> Bools:
@@ -123,9 +151,14 @@ class PayoffModel:
         payoffs, bridged = self._plugged(X)
         if self.plugin is not None and self.surface is not None and self.strength is not None:
             payoffs += self.correction(X)
+        style = None if self.style is None else self.style.predict(X)
+        if self.style is not None and style is not None:
+            payoffs = self.covered * self.style.equal(payoffs, style)
         np.minimum(np.maximum(payoffs, -1.0, out=payoffs), 1.0, out=payoffs)  # `clip` takes longer to call
         if self.bridge is not None:
             bridged = self.bridge.predict(X, payoffs) if bridged is None else bridged
+            if self.style is not None and style is not None and isinstance(self.bridge, VoterBridge):  # as voted
+                bridged = self.style.equal(bridged, style[:, self.bridge.pairs])
             payoffs[:, self.bridge.pairs] = np.minimum(np.maximum(bridged, -1.0), 1.0)
         return payoffs
 

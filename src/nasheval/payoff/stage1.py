@@ -2,28 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 from nasheval.arrays import Floats, Ints
 from nasheval.choices import Search
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.log import Feedback
+from nasheval.feedback.style import columns_of
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
 from nasheval.nuisance.learners import Advance, Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.propensity import choose_propensity
+from nasheval.nuisance.style import Adjustment, fit_style
 from nasheval.nuisance.text_choice import fit_encoder
 from nasheval.nuisance.tuning import check_search
+from nasheval.payoff.adjusted import equalised, name_of, surface_of
 from nasheval.payoff.aggregators import AnyAggregator, as_asked
 from nasheval.payoff.bridging import Unseen, check_unseen, pair_matrix
 from nasheval.payoff.on_card import payoffs
 from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
 from nasheval.payoff.second_stage import PayoffModel, SecondStage, check_second_stage, fit_payoff
 from nasheval.payoff.surfaces import Boosting, Regressor
+
+AnyStage1 = TypeVar("AnyStage1", bound="Stage1")
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,12 +40,26 @@ class Stage1:
         nuisances: cross-fitted mu and e; `nuisances.log` is the log, its ballots cut into pairs where menus are rare.
         pseudo: Gamma of the log.
         payoff: A(x), by the chosen second stage.
+        style: what was adjusted for, so that `pseudo` and `payoff` are those at equal style; None: as voted.
+        unadjusted: the same as voted, where something was adjusted for.
     """
 
     encoder: ContextEncoder
     nuisances: NuisanceFit
     pseudo: PseudoOutcomes
     payoff: PayoffModel
+    style: Adjustment | None = None
+    unadjusted: Stage1 | None = None
+
+    @property
+    def estimand(self) -> str:
+        """What payoffs are of: "as voted" or "at equal style"."""
+        return name_of(self.style)
+
+    @property
+    def as_voted(self) -> Stage1:
+        """The same log as it was voted, nothing adjusted for."""
+        return self if self.unadjusted is None else self.unadjusted
 
     @property
     def log(self) -> Feedback:
@@ -54,8 +73,8 @@ class Stage1:
 
     @cached_property
     def plug_in(self) -> PayoffModel:
-        """The plug-in payoff f(mu(x)), without debiasing."""
-        return fit_payoff(self.pseudo, "none")
+        """The plug-in payoff f(mu(x)), without debiasing; at equal style where `payoff` is."""
+        return replace(fit_payoff(self.pseudo, "none"), style=self.payoff.style)
 
     @cached_property
     def status(self) -> Ints:
@@ -82,6 +101,7 @@ def fit_stage1(
     aggregator: AnyAggregator = "auto",
     unseen: Unseen = "model",
     folds: int = 5,
+    adjust: Sequence[str] | str = (),
     tune: Search | None = None,
     text_encoder: Any = None,
     text_dim: int | None = None,
@@ -96,6 +116,7 @@ def fit_stage1(
         second_stage, strength, boosting: see `fit_payoff`.
         aggregator: see `as_asked`.
         unseen: what to make of pairs that were never compared: "model" (bridged), "tie" or "refuse".
+        adjust: "position", "style" or columns of style to adjust for (`nasheval.nuisance.style`); (): none.
         tune: whether and how to search hyperparameters.
         text_encoder, text_dim: what embeds texts, and how long vectors are; see `fit_encoder`.
         encoder: of the contexts; None fits one.
@@ -109,6 +130,8 @@ def fit_stage1(
     check_second_stage(second_stage, strength, boosting)
     check_search(tune)
     check_unseen(log, unseen)
+    if adjust:
+        columns_of(log, adjust)
     log, aggregator = as_asked(log, aggregator)
     _check_known(log, propensity)
     fold = make_folds(log, folds, seed=work.seed)
@@ -126,7 +149,16 @@ def fit_stage1(
     pseudo = pseudo_outcomes(nuisances, aggregator, unseen=unseen)
     how: dict[str, Any] = {"strength": strength, "boosting": boosting, "tune": tune}
     payoff = fit_payoff(pseudo, second_stage, **how, effort=stage("payoffs", 0.2))
-    return Stage1(encoder, nuisances, pseudo, payoff)
+    style = fit_style(nuisances, adjust) if adjust else None
+    return at_equal_style(Stage1(encoder, nuisances, pseudo, payoff), style)
+
+
+def at_equal_style(stage1: AnyStage1, style: Adjustment | None) -> AnyStage1:
+    """Return a Stage 1 as voted with its pseudo-outcomes and payoffs at equal style; None: as it is."""
+    if style is None:
+        return stage1
+    payoff = replace(stage1.payoff, style=surface_of(style))
+    return replace(stage1, pseudo=equalised(stage1.pseudo, style), payoff=payoff, style=style, unadjusted=stage1)
 
 
 def _check_known(log: Feedback, propensity: Any) -> None:

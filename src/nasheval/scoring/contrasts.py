@@ -8,14 +8,15 @@ those of `nasheval.payoff`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Bools, Floats, Ints, bin_sums
 from nasheval.feedback.links import SEEN
 from nasheval.payoff.bridging import pair_matrix
-from nasheval.payoff.estimand import CELLS, Estimand, surface_chunks
+from nasheval.payoff.estimand import CELLS, Effects, Estimand, surface_chunks
 from nasheval.payoff.pseudo import PseudoOutcomes
 
 
@@ -86,7 +87,8 @@ def head_to_head(
     # With m what two lotteries share, a = m + s and b = m + t: a' A b = (s - t)' A m + s' A t, since m' A m = 0.
     reach = np.minimum(differ, 1) * (2 - np.minimum(differ, 1))
     untold = _untold(pseudo, lotteries, a, b)
-    return _contrasts(pseudo, rows, value, weight[rows, value], surface, reach, untold, added)
+    styled = [_values(lotteries, one, a, b) for one in _styled(pseudo, lotteries)]
+    return _contrasts(pseudo, rows, value, weight[rows, value], surface, reach, untold, added, styled)
 
 
 def _values(lotteries: Floats, response: Floats, a: Ints, b: Ints) -> Floats:
@@ -109,7 +111,17 @@ def against_agents(
     bears = weight != 0
     never = _never(pseudo, lottery.shape[1])
     untold = lottery @ never if never.any() else None
-    return _contrasts(pseudo, rows[bears], value[bears], weight[bears], response, 1 - lottery, untold, bridged)
+    styled = [one[0] for one in _styled(pseudo, lottery[None])]
+    return _contrasts(pseudo, rows[bears], value[bears], weight[bears], response, 1 - lottery, untold, bridged, styled)
+
+
+def _styled(pseudo: PseudoOutcomes, lotteries: Floats) -> Iterator[Floats]:
+    """Yield, for each column that was adjusted for, (P, n_contexts, K) its slopes against each policy."""
+    for column in range(0 if pseudo.style is None else len(pseudo.style.names)):
+        response = np.zeros(lotteries.shape)
+        for contexts, values in pseudo.style_chunks(column):
+            response[:, contexts] = _against(values, lotteries[:, contexts])
+        yield response
 
 
 def _contrasts(
@@ -121,11 +133,13 @@ def _contrasts(
     reach: Floats,
     untold: Floats | None,
     bridged: Floats | None,
+    styled: Sequence[Floats] = (),
 ) -> Contrasts:
     """Return values whose verdicts are some rows of the log's, (v,), each with its value and weight.
 
     Args:
         surface: (n_contexts, C) the plug-in values out of fold.
+        styled: (n_contexts, C) for each column of style, how much values fall with it (`style_chunks`).
     """
     slope, share = pseudo.slope[rows] * weight, pseudo.share[rows]
     step = max(1, CELLS // max(1, len(pseudo.aggregation.pair), surface.shape[1]))
@@ -140,8 +154,30 @@ def _contrasts(
         status=np.full(surface.shape[1], SEEN, np.int8),  # what pairs never compared could add is in `untold`
         plugin=lambda contexts: surface_chunks(surface, contexts, step),
         bias=lambda contexts: _bias(pseudo, reach, contexts),
+        effects=_effects(pseudo, rows, value, share * slope, styled),
     )
     return Contrasts(estimand, reach, untold, bridged)
+
+
+def _effects(
+    pseudo: PseudoOutcomes, rows: Ints, value: Ints, weight: Floats, styled: Sequence[Floats]
+) -> Effects | None:
+    """Return what is uncertain of what style is worth, and how values move with it."""
+    if pseudo.style is None:
+        return None
+    style, context = pseudo.style, pseudo.context[rows]
+
+    def slope(contexts: Ints) -> Floats:
+        inside = np.zeros(pseudo.n_contexts, bool)
+        inside[contexts] = True
+        here = np.flatnonzero(inside[context])
+        columns = []
+        for s, surface in enumerate(styled):
+            observed = bin_sums(value[here], weight[here] * style.moved[rows[here], s], surface.shape[1])
+            columns.append(-(surface[contexts].mean(axis=0) + observed / len(contexts)))
+        return np.stack(columns, axis=1)
+
+    return Effects(pseudo.record, style.score, slope)
 
 
 def _bias(pseudo: PseudoOutcomes, reach: Floats, contexts: Ints) -> Floats:

@@ -16,6 +16,7 @@ import numpy as np
 from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.choices import AS_VOTED
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.links import SEEN
 from nasheval.feedback.log import Feedback
@@ -148,6 +149,7 @@ class Decision:
         budget: that budget; None without one.
         column: the context column of `elsewhere`.
         elsewhere: the groups in which another agent is certainly better, those with most contexts first.
+        estimand: what it is about: payoffs "as voted", or "at equal style".
     """
 
     agent: str | None
@@ -165,11 +167,13 @@ class Decision:
     budget: float | None
     column: str
     elsewhere: tuple[Preference, ...]
+    estimand: str = AS_VOTED
 
     @property
     def sentences(self) -> tuple[str, ...]:
         """The decision in words."""
-        return tuple(_sentences(self))
+        about = () if self.estimand == AS_VOTED else (f"This is {self.estimand}, not as voted.",)
+        return (*_sentences(self), *about)
 
     def __str__(self) -> str:
         return " ".join(self.sentences)
@@ -237,6 +241,7 @@ def decide(
         budget=limit,
         column=column,
         elsewhere=_elsewhere([group for group in groups if group.present.any()], choice, prices),
+        estimand=payoff.estimand,
     )
 
 

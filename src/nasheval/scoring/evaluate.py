@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -38,6 +38,7 @@ def evaluate(
     propensity: Any = "auto",
     aggregator: AnyAggregator = "auto",
     folds: int = 5,
+    adjust: Sequence[str] | str | None = None,
     encoder: ContextEncoder | None = None,
     cluster: Cluster | None = None,
     voters: Speaks | None = None,
@@ -62,6 +63,8 @@ def evaluate(
         by: a context column; the policies are compared within each of its values too.
         costs: {agent: cost}, or {agent: context column that holds it}, in your units.
         outcome, propensity, aggregator, folds, encoder: of the nuisances, as in `fit_stage1`, for `test` and `train`.
+        adjust: what to adjust for, as in `NashEval`: values are then those at equal style; None: what the estimators
+            among the policies adjust for.
         cluster: "context", "voter" (contexts fixed) or "both"; None: chosen by `voters`.
         voters: whom the intervals speak for: "panel", these very voters, or "population", others like them; None: the
             population with 20 named voters or more, the panel with fewer.
@@ -70,6 +73,7 @@ def evaluate(
         n_jobs: threads or processes of the nuisances.
         verbose: show a progress bar, where there is a terminal.
     """
+    adjust = _adjusted_alike(policies) if adjust is None else adjust
     train = _known_stage1(policies, train)
     policies = _checked(policies, test, train)
     checked_level(confidence)
@@ -78,7 +82,13 @@ def evaluate(
         by_value(test, by, np.ones(test.n_contexts, bool))
     if costs is not None:
         costs_of(test, costs)
-    learners = {"outcome": outcome, "propensity": propensity, "aggregator": aggregator, "encoder": encoder}
+    learners = {
+        "outcome": outcome,
+        "propensity": propensity,
+        "aggregator": aggregator,
+        "encoder": encoder,
+        "adjust": adjust,
+    }
     fitted = all(isinstance(policy, Policy) for policy in policies.values())
     share = 1.0 if fitted or not isinstance(train, Feedback) else 0.5  # of one fit, where there may be two
     with stages({"Fitting nuisances": 1.0}, show=verbose and sys.stderr.isatty()) as begin:
@@ -116,6 +126,17 @@ def squared_error(stage1: Stage1, log: Feedback) -> float:
 
 def _fitted(policy: Any, stage1: Any, effort: Effort) -> Policy:
     return policy if isinstance(policy, Policy) else policy.fit(stage1, effort)
+
+
+def _adjusted_alike(policies: Any) -> Sequence[str] | str:
+    """Return what all estimators among the policies adjust for; raise where they differ."""
+    found = [policy.adjust for policy in policies.values() if hasattr(policy, "adjust")] if policies else []
+    if len({(each,) if isinstance(each, str) else tuple(each) for each in found}) > 1:
+        raise InputError(
+            f"The policies adjust for different things ({few([repr(each) for each in found], 4)}), and values as voted "
+            "are not values at equal style; say which to compare by, with adjust=() or adjust=('style',)."
+        )
+    return found[0] if found else ()
 
 
 def _known_stage1(policies: Any, train: Feedback | Stage1 | None) -> Feedback | Stage1 | None:

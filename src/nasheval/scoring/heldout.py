@@ -17,10 +17,12 @@ import numpy as np
 from scipy.stats import t
 
 from nasheval.arrays import Bools, Floats
+from nasheval.choices import AS_VOTED
 from nasheval.feedback.groups import Groups, by_value
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import L2
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
+from nasheval.payoff.adjusted import name_of
 from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.drawing import listing, warnings
 from nasheval.payoff.grouped import Cluster
@@ -66,6 +68,7 @@ class Evaluation:
         spending: what the policies cost; None where no costs were given.
         confidence: of the intervals.
         notes: what to know before trusting it.
+        estimand: what values are made of: payoffs "as voted", or "at equal style".
     """
 
     overall: Contest
@@ -74,6 +77,7 @@ class Evaluation:
     spending: Spending | None
     confidence: float
     notes: tuple[str, ...]
+    estimand: str = AS_VOTED
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -143,6 +147,7 @@ class Evaluation:
             "policies": list(self.policies),
             "agents": list(self.agents),
             "confidence": self.confidence,
+            "estimand": self.estimand,
             "verdict": self.verdict,
             "best": self.best,
             "overall": self.overall.to_dict(),
@@ -157,10 +162,11 @@ class Evaluation:
         from rich.text import Text
 
         yield Text(self.verdict, style="bold")
-        level = f"{self.confidence:.0%}"
+        level, about = f"{self.confidence:.0%}", "" if self.estimand == AS_VOTED else f" {self.estimand},"
         if len(self.policies) > 1:
-            yield round_robin_table(f"Head to head over {self.overall.n_contexts:,} contexts, intervals of {level} for "
-                                    "all pairs together", self.overall)  # fmt: skip
+            size = f"{self.overall.n_contexts:,} contexts"
+            title = f"Head to head{about} over {size}, intervals of {level} for all pairs together"
+            yield round_robin_table(title, self.overall)
         yield policy_table(f"Worst single opponent, intervals of {level} over all agents", self.overall, self.spending)
         if self.groups:
             yield group_table(f"By {self.by}, intervals of {level} over all agents and groups", self.groups)
@@ -201,7 +207,7 @@ def score(
     contests = [] if by is None else arena.contests(by_value(log, by, pseudo.used))
     contests.sort(key=lambda contest: -contest.n_contexts)
     spending = None if costs is None else measure_spending(stacked, costs_of(log, costs), pseudo.used, level)
-    return Evaluation(overall, tuple(contests), by, spending, level, _notes(pseudo, overall))
+    return Evaluation(overall, tuple(contests), by, spending, level, _notes(pseudo, overall), name_of(pseudo.style))
 
 
 def _notes(pseudo: PseudoOutcomes, overall: Contest) -> tuple[str, ...]:

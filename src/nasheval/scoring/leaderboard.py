@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from nasheval.arrays import Bools
+from nasheval.choices import AS_VOTED
 from nasheval.feedback.links import BRIDGED
 from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
@@ -87,16 +88,21 @@ def in_group(log: Feedback, payoff: GroupPayoff, tied: Bools, regularizer: Regul
         yield Standing(payoff.name, log.agents[a], *numbers)
 
 
-def columns_of(log: Feedback, rows: Sequence[Standing]) -> dict[str, list[Any]]:
-    """Return the columns of a leaderboard; the score of the tool that wrote the log, if any, under the tool's name."""
+def columns_of(log: Feedback, rows: Sequence[Standing], estimand: str = AS_VOTED) -> dict[str, list[Any]]:
+    """Return the columns of a leaderboard; the score of the tool that wrote the log, if any, under the tool's name.
+
+    Where payoffs are not as voted, a column says what they are.
+    """
     columns = {field.name: [getattr(row, field.name) for row in rows] for field in fields(Standing)}
     rule, scores = rule_of(log), columns.pop("tool_score")
-    return columns if rule is None else {**columns, rule.header: scores}
+    if rule is not None:
+        columns[rule.header] = scores
+    return columns if estimand == AS_VOTED else {**columns, "estimand": [estimand] * len(rows)}
 
 
-def as_frame(log: Feedback, rows: Sequence[Standing]) -> Any:
+def as_frame(log: Feedback, rows: Sequence[Standing], estimand: str = AS_VOTED) -> Any:
     """Return a pandas DataFrame; without pandas one of polars; without either a pyarrow Table."""
-    columns = columns_of(log, rows)
+    columns = columns_of(log, rows, estimand)
     for library in ("pandas", "polars"):
         if find_spec(library) is not None:
             return import_module(library).DataFrame(columns)

@@ -7,6 +7,7 @@
 | `evidence.parquet` | the log, folds, out-of-fold nuisances; texts as tags, or as they are on request |
 | `outcome*` | outcome models |
 | `surface.txt` | what the second stage learned, if anything |
+| `style.safetensors` | what style and position are worth, if they were adjusted for |
 | `policy.safetensors` | the network of a learned policy |
 | `routing.safetensors` | what the policy needs of the log, so that a router loads without it |
 
@@ -42,7 +43,7 @@ from nasheval.payoff.aggregators import AsAsked, as_asked
 from nasheval.payoff.bridging import UNSEEN, bridge_of
 from nasheval.payoff.pseudo import pseudo_outcomes
 from nasheval.payoff.second_stage import Plugin
-from nasheval.payoff.stage1 import Stage1
+from nasheval.payoff.stage1 import Stage1, at_equal_style
 from nasheval.policy.availability import AmongAvailable, among_available
 from nasheval.policy.base import Policy
 from nasheval.policy.terms import Terms
@@ -52,6 +53,7 @@ from nasheval.store.games import TERMS, Ground, pack_payoff, pack_policy, unpack
 from nasheval.store.outcomes import Frame, pack_outcome, unpack_outcome
 from nasheval.store.routers import ENCODER, check_routed, encoder_of, pack_routed
 from nasheval.store.settings import decode, encode
+from nasheval.store.styles import pack_style, unpack_style
 from nasheval.store.text_tags import remembering
 
 _METRICS = ("n_verdicts", "r2", "r2_within", "log_loss", "smallest", "floor", "clipped_share")
@@ -168,6 +170,8 @@ def pack_stage1(stage1: Stage1, files: dict[str, bytes], *, keep_text: bool = Fa
         "outcome": pack_outcome(fit.outcome_models, files),
         "payoff": pack_payoff(stage1.payoff, files),
     }
+    if stage1.style is not None:
+        stage["style"] = pack_style(stage1.style, files)
     files[ENCODER] = stage1.encoder.to_json().encode()
     tag = bool(log.texts) and not keep_text and (saved is None or saved.text_kept)
     files[EVIDENCE] = evidence_bytes(fit, dim=stage1.encoder.text_size, tag=tag)
@@ -207,7 +211,8 @@ def unpack_stage1(manifest: dict[str, Any], files: Files, n_jobs: int, *, text_e
     data, stage = manifest["data"], manifest["stage1"]
     stage.setdefault("unseen", "tie")  # models saved before pairs were bridged
     older: Kinds = {"floor": float} if "floor" in stage else {"propensity": dict}
-    wanted = {"folds": int, **older, "aggregator": dict, "outcome": dict, "payoff": dict, "unseen": str}
+    styled: Kinds = {"style": dict} if "style" in stage else {}
+    wanted = {"folds": int, **older, **styled, "aggregator": dict, "outcome": dict, "payoff": dict, "unseen": str}
     require_fields(stage, "'stage1'", wanted)
     if stage["unseen"] not in UNSEEN:
         raise ValueError(f"'unseen' is {stage['unseen']!r:.40}")
@@ -233,7 +238,9 @@ def unpack_stage1(manifest: dict[str, Any], files: Files, n_jobs: int, *, text_e
     bridge = bridge_of(log, outcome) if pseudo.unseen == "model" else None
     ground = Ground(log.agents, pseudo.status, plugin, bridge, X.trees.shape[1], n_jobs)
     payoff = unpack_payoff(stage["payoff"], files, ground)
-    return SavedStage1(encoder, fit, pseudo, payoff, data["fingerprint"], data["text_kept"])
+    about = {"fingerprint": data["fingerprint"], "text_kept": data["text_kept"]}
+    stage1 = SavedStage1(encoder, fit, pseudo, payoff, **about)
+    return at_equal_style(stage1, unpack_style(stage.get("style"), files, fit))
 
 
 def _fitting(clipped: csr_array, fit: NuisanceFit) -> csr_array:

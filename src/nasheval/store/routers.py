@@ -19,12 +19,13 @@ from nasheval.contexts.encoder import ContextEncoder, names_of
 from nasheval.contexts.text import is_published, text_encoder_of
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.columns import ColumnModels
+from nasheval.nuisance.links import GRID, Curved, Straight
 from nasheval.nuisance.voters import VoterModels
 from nasheval.nuisance.voters_probes import Probes
 from nasheval.nuisance.voters_records import Kind, Question
 from nasheval.payoff.aggregators import Aggregation, Aggregator
 from nasheval.payoff.bridging import Bridge, ScoreBridge, VoterBridge
-from nasheval.payoff.second_stage import PayoffModel, Plugin
+from nasheval.payoff.second_stage import PayoffModel, Plugin, StyleSurface
 from nasheval.policy.availability import AmongAvailable
 from nasheval.policy.base import Policy
 from nasheval.policy.exact import ExactEquilibria, ExactPolicy
@@ -115,6 +116,10 @@ def _payoff_arrays(payoff: PayoffModel) -> dict[str, Array]:
         arrays |= {"pair": aggregation.pair.astype(np.int64), "weight": aggregation.weight.astype(np.float64)}
         if isinstance(models, VoterModels):
             arrays |= _probe_arrays(models.probes, "probes")
+    if payoff.style is not None:
+        arrays |= {"style.agent": payoff.style.agent, "style.pair": payoff.style.pair}
+        if isinstance(payoff.style.link, Curved):
+            arrays |= {"style.margin": payoff.style.link.margin, "style.steepness": payoff.style.link.steepness}
     bridge = payoff.bridge
     if bridge is not None:
         arrays["bridged"] = bridge.pairs.astype(np.int64)
@@ -157,6 +162,7 @@ def _policy(manifest: dict[str, Any], files: Files, text_encoder: Any) -> Policy
         plugin = Plugin(models, stage["folds"], Aggregation(aggregator, arrays["pair"], arrays["weight"], len(agents)))
     bridge = _bridge(arrays, models, len(agents))
     payoff = unpack_payoff(stage["payoff"], files, Ground(agents, arrays["status"], plugin, bridge, widths[0], n_jobs))
+    payoff = replace(payoff, style=_style(arrays, len(agents), widths[1]))
 
     def solve(exact: ExactPolicy) -> ExactEquilibria:
         terms = Terms(exact.regularizer, exact.costs, exact.cost_weight, exact.budget)
@@ -197,6 +203,20 @@ def _bridge(arrays: Mapping[str, Array], models: Any, K: int) -> Bridge | None:
     if "meetings" in arrays:
         return ScoreBridge(arrays["bridged"], arrays["meetings"])
     return VoterBridge(arrays["bridged"], models, _probes(arrays, "bridge", K))
+
+
+def _style(arrays: Mapping[str, Array], K: int, width: int) -> StyleSurface | None:
+    if "style.agent" not in arrays:
+        return None
+    agent, pair = arrays["style.agent"], arrays.get("style.pair", np.zeros(0))
+    if agent.shape != (K, 1 + width) or pair.shape != (n_pairs(K),):
+        raise ValueError("'style' has not one line per agent and one number per pair")
+    if "style.margin" not in arrays:
+        return StyleSurface(agent, pair, Straight())
+    curve = [arrays.get(f"style.{name}", np.zeros(0)) for name in ("margin", "steepness")]
+    if any(values.shape != (GRID,) for values in curve) or (np.diff(curve[0]) < 0).any():
+        raise ValueError("'style' has no curve that rises")
+    return StyleSurface(agent, pair, Curved(curve[0], curve[1], np.zeros((GRID, 0))))
 
 
 def _probes(arrays: Mapping[str, Array], name: str, K: int) -> Probes:

@@ -131,13 +131,13 @@ def prompts(column: pa.ChunkedArray) -> tuple[pa.ChunkedArray, Bools]:
     kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
     if is_string(kind) or pa.types.is_null(kind):
         return column.cast(pa.large_string()), none_bad
-    if is_list(column.type) and _is_message(column.type.value_type):
+    if is_list(column.type) and is_message(column.type.value_type):
         chunks = [_first_user_turn(chunk) for chunk in column.chunks]
         return pa.chunked_array(chunks, pa.large_string()), none_bad
     return pa.chunked_array([pa.nulls(len(column), pa.large_string())]), np.asarray(pc.is_valid(column))
 
 
-def _is_message(kind: pa.DataType) -> bool:
+def is_message(kind: pa.DataType) -> bool:
     """Tell whether a type is {role, content} with a content that is text, or a list of parts with a text each."""
     if pa.types.is_null(kind):  # no conversation has a turn
         return True
@@ -160,13 +160,13 @@ def _first_user_turn(conversations: pa.Array) -> pa.Array:
     is_user = np.asarray(pc.fill_null(pc.equal(role, "user"), False))
     at = np.flatnonzero(is_user)
     owner, first = np.unique(np.asarray(parent)[at], return_index=True)
-    said = _joined_text(pc.struct_field(turns, ["content"]).take(pa.array(at[first])))
+    said = joined_text(pc.struct_field(turns, ["content"]).take(pa.array(at[first])))
     place = np.full(len(conversations), -1)
     place[owner] = np.arange(len(owner))
     return said.take(pa.array(place, mask=place < 0))
 
 
-def _joined_text(content: pa.Array) -> pa.Array:
+def joined_text(content: pa.Array) -> pa.Array:
     """Return message contents as text: strings as they are, lists of typed parts joined by newlines."""
     if not is_list(content.type):
         return content.cast(pa.large_string())

@@ -246,7 +246,7 @@ def duel_records(first: Ints, second: Ints, outcome: Ints, *, n_agents: int, **c
     Args:
         first, second: (n,) agent numbers in the order shown; never the same agent.
         outcome: (n,) FIRST, SECOND, TIE or BOTH_BAD.
-        columns: propensity, weight, voter, time, grade.
+        columns: propensity, weight, voter, time, grade; and style, (n, 2, S) of both agents in the order shown.
     """
     kind, n = int_dtype(max(n_agents - 1, 0)), len(first)
     swapped = first > second
@@ -256,6 +256,8 @@ def duel_records(first: Ints, second: Ints, outcome: Ints, *, n_agents: int, **c
     for place, won_by_other in enumerate((~swapped, swapped)):  # SECOND is 1 and FIRST 0, as are True and False
         block[:, place] = outcome == won_by_other
     shown[:, 0], shown[:, 1] = swapped, ~swapped
+    if (style := columns.get("style")) is not None:
+        columns["style"] = np.where(swapped[:, None, None], style[:, ::-1], style).reshape(2 * n, -1)
     return Records(
         offsets=np.arange(0, 2 * n + 1, 2, dtype=np.int32 if 2 * n < 2**31 else np.int64),
         agent=agent.ravel(),

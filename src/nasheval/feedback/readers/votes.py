@@ -14,6 +14,7 @@ from nasheval.choices import Grades
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
+from nasheval.feedback.readers.answer_style import AnyStyle, style_of
 from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, boolean_tags, detect_schema
 from nasheval.feedback.readers.covariates import COMPARED, VERDICT, Covariates
 from nasheval.feedback.readers.guessing import not_recognised
@@ -62,6 +63,7 @@ def read_votes(
     grades: Grades = "keep",
     agents: Sequence[str] | None = None,
     join: Any = None,
+    style: AnyStyle = "auto",
     average_repeats: bool = False,
     design: DesignName | None = None,
     on_error: OnError = "raise",
@@ -94,12 +96,17 @@ def read_votes(
         grades: "keep", or "sign" to count all verdicts alike.
         agents: keep only the votes among these, as `Feedback.keep_agents` does.
         join: (table, key) or (table, key here, key there): context and text columns may come from that table.
+        style: what answers look like, for NashEval(adjust="style"): names of numbers of which the file has two columns,
+            "length" for length_a and length_b (or _1 and _2), or {name: (column, column)}; "auto": length, headers,
+            lists and bold, from conv_metadata or from the answers where the file has them; None: none.
         average_repeats: records of the same pair in one context share one unit of weight, as when both presentation
             orders were judged.
         design: "inclusion" or "draws"; None: detected.
         on_error: "raise", or "skip" to leave bad rows out and print how many.
     """
     opened = open_source(source)
+    styled = style_of(opened, style)
+    opened = styled.added(opened) if styled else opened
     graded = [grade] if grade else []
     schema = _schema(opened, model_a, model_b, _verdict(winner, rank_a, rank_b), graded)
     beside = Covariates(
@@ -119,7 +126,7 @@ def read_votes(
         prompt=schema.prompt,
         json_text=schema.name == ARENA_55K.name,
     )
-    table, checks = beside.read([*schema.verdict, *graded], on_error)
+    table, checks = beside.read([*schema.verdict, *graded, *(styled.made if styled else ())], on_error)
     names, chosen, first, second = _sides(checks, table, schema, agents)
     code, meanings, strength = _outcomes(checks, table, schema, names, first, second, labels)
     strength = _strength(checks, table, code, strength, grade, grades)
@@ -131,6 +138,7 @@ def read_votes(
     contexts, context_of = beside.group(table, contexts, np.flatnonzero(sound))
     rows = {"first": first, "second": second, "outcome": np.where(code == DROP, np.int8(TIE), code), **columns}
     rows |= {} if strength is None else {"grade": strength}
+    rows |= {} if styled is None else {"style": styled.of(table)}
     rows = rows if sound.all() else {name: values[sound] for name, values in rows.items()}
     records = duel_records(**rows, n_agents=len(names))
     del table, first, second, rows, columns  # hundreds of megabytes of a large log, which holds them in its own form
@@ -142,10 +150,13 @@ def read_votes(
         agents=names,
         kind=opened.make or schema.name,
         used=int(keep.sum()),
-        roles=schema.roles | ({} if strength is None else {"grade": grade or "by label"}),
+        roles=schema.roles
+        | ({} if strength is None else {"grade": grade or "by label"})
+        | ({} if styled is None else {"style": ", ".join(styled.columns)}),
         labels=meanings,
         voters=voters,
         design=design,
+        style=styled.names if styled else (),
     )
     said = (code[sound] != DROP)[np.argsort(context_of, kind="stable")]
     return _answered(whole, said, average_repeats, chosen if agents is not None else None)

@@ -20,6 +20,7 @@ from nasheval.payoff.stage1 import Stage1
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.policy.base import Policy
 from nasheval.policy.terms import AnyCosts
+from nasheval.scoring.adjustments import adjusted_payoffs
 from nasheval.scoring.decision import MARGIN, decide, tells_nothing, tie_groups
 from nasheval.scoring.heldout import Evaluation, costs_of
 from nasheval.scoring.report.findings import findings
@@ -45,6 +46,7 @@ class ReportData:
         groups: all contexts first, then the groups of each column.
         tool: (name, digits) of the tool whose own score stands in the groups; None where there is none.
         frontier: empty where no costs are known.
+        adjusted: both estimands and their difference, as in `Adjusted`; None where nothing was adjusted for.
         settings: (name, value) of what the model was fitted with.
         notes: on what the page leaves out.
     """
@@ -61,6 +63,7 @@ class ReportData:
     groups: tuple[GroupView, ...]
     tool: tuple[str, int] | None
     frontier: tuple[FrontierPoint, ...]
+    adjusted: dict[str, Any] | None
     trust: dict[str, Any]
     held_out: dict[str, Any] | None
     settings: tuple[tuple[str, str], ...]
@@ -116,6 +119,7 @@ def gather(
     cut = {one.column for one in groups if len(one) > MOST_GROUPS}
     coverage, diagnostics = stage1.log.coverage(), Stage1Diagnostics.of(stage1, by=columns)
     facts, warnings = facts_of(coverage, stage1.pseudo.unseen), once(coverage.warnings(), diagnostics.warnings())
+    adjusted = adjusted_payoffs(stage1, confidence=confidence, voters=voters)
     frontier = () if costs is None else games.frontier(costs_of(stage1.log, costs), regularizer, policy is not None)
     return ReportData(
         title=title,
@@ -130,6 +134,7 @@ def gather(
         groups=tuple(views),
         tool=None if (rule := rule_of(stage1.log)) is None else (rule.header, rule.digits),
         frontier=frontier,
+        adjusted=None if adjusted is None else adjusted.to_dict(),
         trust=trust_of(diagnostics.nuisances, stage1.nuisances.raw_propensity, warnings),
         held_out=None if evaluation is None else held_out_of(evaluation),
         settings=tuple((str(name), str(value)) for name, value in (settings or {}).items()),

@@ -107,6 +107,7 @@ function start() {
   });
   fillGroups();
   drawGroup();
+  drawAdjusted();
   drawFrontier();
   drawHeldOut();
   drawTrust();

@@ -124,6 +124,49 @@ function drawFrontier() {
   );
 }
 
+function drawAdjusted() {
+  const found = D.adjusted;
+  $("adjusted").hidden = !found;
+  if (!found) return;
+  const name = found.names.length ? found.estimand : "adjusted for nothing";
+  $("adjusted-name").textContent = name;
+  $("adjusted-page").textContent = found.estimand;
+  if (found.names.length)
+    document.querySelectorAll(".estimand").forEach((tag) => {
+      tag.hidden = false;
+      tag.textContent = found.estimand;
+    });
+  const within = (row) => `${signed(row.value, 3)} ${interval(row.low, row.high, 3)}`;
+  const agents = found.agents.map((agent, a) => ({
+    agent,
+    voted: found.voted[a],
+    equal: found.equal[a],
+    value: found.difference[a],
+    low: found.lower[a],
+    high: found.upper[a],
+  }));
+  const number = (label, key) => ({ label, value: (row) => row[key], cell: (row) => signed(row[key], 3) });
+  const last = { label: "Difference", text: true, value: (row) => row.value, cell: within };
+  const effects = found.names.map((_, s) => ({
+    what: found.meanings[s],
+    value: found.effect[s],
+    low: found.effect_lower[s],
+    high: found.effect_upper[s],
+  }));
+  const columns = [{ label: "Agent", text: true, value: (row) => row.agent }];
+  columns.push(number("As voted", "voted"), number(sentence(name).slice(0, -1), "equal"), last);
+  const what = { label: "Of two answers", text: true, value: (row) => row.what };
+  const caption = `Mean payoff against the opponents an agent met, over all contexts, with intervals of ${percent(D.confidence)} for each difference alone`;
+  const adds = "What moves verdicts, all contexts together";
+  if (!effects.length) fill("adjusted-agents");
+  else {
+    fill("adjusted-agents", sortable("adjusted-rows", caption, columns, agents, { wide: false }));
+    const worth = { ...last, label: "Adds to a verdict" };
+    fill("adjusted-effects", sortable("effect-rows", adds, [what, worth], effects, { wide: false }));
+  }
+  fill("adjusted-notes", listOf(found.notes.map(sentence)));
+}
+
 function drawHeldOut() {
   const found = D.held_out;
   $("heldout").hidden = !found;
@@ -315,6 +358,7 @@ function drawRest() {
     `Made on ${D.created} with nasheval ${D.version}. This file holds all it needs and loads nothing from the network.`;
   const sections = [
     ["leaderboard", "Leaderboard"],
+    ["adjusted", "Style"],
     ["groups", "By group"],
     ["payoffs", "Payoffs"],
     ["costs", "Cost"],
