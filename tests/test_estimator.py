@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 import nasheval as ne
 from nasheval.cli import app
 from nasheval.errors import InputError
-from nasheval.estimator import members
+from nasheval.feedback.groups import chosen_contexts
 from nasheval.game.solver import solve
 from nasheval.nuisance.voters import Voters
 from nasheval.payoff import on_card
@@ -214,7 +214,7 @@ def test_a_group_is_named_by_values_a_mask_or_a_rule(fitted):
         by_value.estimate, model.payoff_interval(lambda t: t["language"].to_numpy() == "en").estimate
     )
     assert by_value.name == "language = en"
-    assert members(model.stage1_.log, None) == (None, "all")
+    assert chosen_contexts(model.stage1_.log, None) == (None, "all")
     with pytest.raises(InputError, match=r"group asks for 'lang', no context column: language, length\."):
         model.payoff_interval({"lang": "en"})
     with pytest.raises(InputError, match=r"No context of the log has \{'language': 'fr'\}\."):

@@ -9,16 +9,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, Self, get_args
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError as SklearnNotFitted
 
-from nasheval.arrays import Bools, Floats, is_whole
+from nasheval.arrays import Floats, is_whole
 from nasheval.choices import Device, Engine, Search
 from nasheval.contexts.table import as_table, count_rows
 from nasheval.engine import workers
 from nasheval.errors import InputError
+from nasheval.feedback.groups import chosen_contexts
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.votes import read_votes
 from nasheval.game.costs import SoftBudget
@@ -29,7 +28,7 @@ from nasheval.payoff.aggregators import AnyAggregator, Mean
 from nasheval.payoff.bridging import Unseen
 from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.cycles import Cycle
-from nasheval.payoff.inference import ALL, GroupPayoff, group_payoff, payoffs_by
+from nasheval.payoff.inference import GroupPayoff, group_payoff, payoffs_by
 from nasheval.payoff.second_stage import SecondStage
 from nasheval.payoff.stage1 import Stage1, fit_stage1
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
@@ -353,7 +352,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
                 names); None: the population with 20 named voters or more, the panel with fewer.
         """
         stage1 = self._stage1
-        inside, name = members(stage1.log, group)
+        inside, name = chosen_contexts(stage1.log, group)
         how: dict[str, Any] = {"confidence": confidence, "voters": voters, "seed": self.random_state}
         return group_payoff(stage1.pseudo, inside, name=name, **how)
 
@@ -368,7 +367,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
     def adjustment(self, group: Any = None, **options: Any) -> Adjusted | None:
         """Return both estimands with their difference, None without adjust; arguments as in `payoff_interval`."""
-        inside, name = members(self._stage1.log, group)
+        inside, name = chosen_contexts(self._stage1.log, group)
         return adjusted_payoffs(self._stage1, inside, group=name, **options)
 
     def diagnostics(self) -> Stage1Diagnostics:
@@ -434,26 +433,3 @@ def one_row(context: object) -> Any:
     if table.num_rows != 1:
         raise InputError(f"{table.num_rows} contexts were given; give one.")
     return table
-
-
-def members(log: Feedback, group: Any) -> tuple[Bools | None, str]:
-    """Return (n_contexts,) who is in a group, and its name."""
-    if group is None or (isinstance(group, Mapping) and not group):
-        return None, ALL
-    if isinstance(group, Mapping):
-        inside = np.ones(log.n_contexts, bool)
-        for column, value in group.items():
-            if column not in (names := log.contexts.column_names):
-                raise InputError(f"group asks for {column!r}, no context column: {', '.join(names)}.")
-            try:
-                here = log.contexts[column]
-                here = pc.is_null(here) if value is None else pc.fill_null(pc.equal(here, value), False)
-                inside &= np.asarray(here)
-            except (pa.ArrowException, TypeError):
-                kind = log.contexts[column].type
-                raise InputError(f"group asks for {column!r} = {value!r}; that column holds {kind}.") from None
-        if not inside.any():
-            raise InputError(f"No context of the log has {group!r}.")
-        return inside, ", ".join(f"{column} = {value}" for column, value in group.items())
-    inside = np.asarray(group(log.contexts) if callable(group) else group)
-    return inside, "chosen contexts"

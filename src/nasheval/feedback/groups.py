@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,7 @@ from nasheval.errors import Argument, InputError
 from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.log import Feedback
 
+ALL = "all"  # the name of the group of all contexts
 FEW_VALUES = 20  # a column of no more is grouped by its values, one of numbers with more by its quartiles
 _MOST_GROUPS = 500
 _LOOK = 10_000
@@ -119,3 +121,30 @@ def _range(edges: Floats, quarter: int) -> str:
     """Name the numbers between two neighbouring edges."""
     low, high = ("" if not 0 <= e < len(edges) else f"{edges[e]:.3g}" for e in (quarter - 1, quarter))
     return f"{low} to {high}" if low and high else f"below {high}" if high else f"{low} or more" if low else "all"
+
+
+def chosen_contexts(log: Feedback, group: Any) -> tuple[Bools | None, str]:
+    """Return (n_contexts,) which contexts are in a group, None for all of them, and its name.
+
+    Args:
+        group: None, {column: value}, a mask, or a function of the table of contexts that returns one.
+    """
+    if group is None or (isinstance(group, Mapping) and not group):
+        return None, ALL
+    if isinstance(group, Mapping):
+        inside = np.ones(log.n_contexts, bool)
+        for column, value in group.items():
+            if column not in (names := log.contexts.column_names):
+                raise InputError(f"group asks for {column!r}, no context column: {', '.join(names)}.")
+            try:
+                here = log.contexts[column]
+                here = pc.is_null(here) if value is None else pc.fill_null(pc.equal(here, value), False)
+                inside &= np.asarray(here)
+            except (pa.ArrowException, TypeError):
+                kind = log.contexts[column].type
+                raise InputError(f"group asks for {column!r} = {value!r}; that column holds {kind}.") from None
+        if not inside.any():
+            raise InputError(f"No context of the log has {group!r}.")
+        return inside, ", ".join(f"{column} = {value}" for column, value in group.items())
+    inside = np.asarray(group(log.contexts) if callable(group) else group)
+    return inside, "chosen contexts"

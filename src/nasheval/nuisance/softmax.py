@@ -44,7 +44,7 @@ _FIT_CELLS = 1 << 24  # rows x menus on which that is fitted
 # Its ridge penalties, falling; the first that does worse than the one before ends the search.
 _PENALTIES = (1000.0, 100.0, 10.0, 1.0, 0.1, 0.01)
 _FIRST_CELLS = 1 << 22  # rows x menus that `AgentSoftmax` is first fitted on; more records than that are sampled
-_LAST_CELLS = 1 << 25  # and on which that fit is then improved
+_LAST_CELLS = 1 << 25  # and on which that fit is then improved; also the most rows x features of either: 128 MB
 _FEWEST = 2000  # records that are kept all the same
 _CHUNK_CELLS = 1 << 19
 _ROWS = 1 << 13  # contexts predicted at a time
@@ -61,7 +61,7 @@ class AgentSoftmax:
 
     The penalty, and whether there are pair terms, are chosen on a fifth of the first training set, and all others use
     the same; no slopes at all is among the choices. A model is fitted on 2^22 / M records, but no fewer than 2,000,
-    drawn at random, and then improved on 2^25 / M.
+    drawn at random, and then improved on 2^25 / M; of q features neither has more than 2^25 / q records.
 
     Args:
         base: models of the base shares, one per training set.
@@ -74,15 +74,15 @@ class AgentSoftmax:
     def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> AgentSoftmaxModels:
         """Fit one model on each training set; see `Learner.fit`."""
         columns = cuts(log, X, _BINS, categories=False)
-        menus = Menus(menu_members(log))
+        menus, width = Menus(menu_members(log)), _phi(X[:1], columns).shape[1]
 
         def draws(fold: int, cells: int) -> _Draws:
-            rng = np.random.default_rng([effort.seed, fold])
-            strata = partial(self.base.strata, X, fold)
-            return _draws(log, X, train[fold], lambda rows: _phi(rows, columns), strata, cells, rng)
+            rng, strata = np.random.default_rng([effort.seed, fold]), partial(self.base.strata, X, fold)
+            most = min(cells // max(1, len(menus)), _LAST_CELLS // width)
+            return _draws(log, X, train[fold], lambda rows: _phi(rows, columns), strata, most, rng)
 
         def fit_fold(fold: int) -> Slopes:
-            zero, offset = _zero(_phi(X[:1], columns).shape[1], log.n_agents), np.log(self.base.shares[fold])
+            zero, offset = _zero(width, log.n_agents), np.log(self.base.shares[fold])
             if penalty is None:
                 return zero
             first = draws(fold, _FIRST_CELLS)
@@ -202,10 +202,10 @@ class _Draws:
 
 
 def _draws(
-    log: Feedback, X: Features, seen: Bools, form: _Form, strata: _Strata, cells: int, rng: np.random.Generator
+    log: Feedback, X: Features, seen: Bools, form: _Form, strata: _Strata, most: int, rng: np.random.Generator
 ) -> _Draws:
-    """Return the records at some contexts, cells / M of them at random."""
-    records = sampled(records_of(log, seen), max(_FEWEST, cells // max(1, len(log.menus))), rng)
+    """Return the records at some contexts, at most so many of them (but 2,000 in any case), at random."""
+    records = sampled(records_of(log, seen), max(_FEWEST, most), rng)
     context = log.context_of[records]
     menu, weight = log.menus.of_record[records].astype(np.int64), log.records.weights[records]
     return _Draws(form(X[context]), strata(context), menu, weight, log.units[context])
@@ -300,8 +300,8 @@ class Multinomial:
 
         def fit_fold(fold: int) -> Floats:
             rng = np.random.default_rng([effort.seed, fold])
-            draws = _draws(log, X, train[fold], lambda rows: _inputs(rows, numbers), np.zeros_like, _FIT_CELLS, rng)
-            return _slopes(draws, offset[fold], rng)
+            inputs, most = partial(_inputs, numbers=numbers), _FIT_CELLS // max(1, len(log.menus))
+            return _slopes(_draws(log, X, train[fold], inputs, np.zeros_like, most, rng), offset[fold], rng)
 
         theta = run_all(fit_fold, range(len(train)), len(train), effort)
         return SoftmaxModels(readonly(offset), readonly(np.stack(theta)), numbers)

@@ -18,7 +18,7 @@ from scipy.stats import norm
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.choices import AS_VOTED
 from nasheval.errors import InputError
-from nasheval.feedback.groups import Groups, by_value
+from nasheval.feedback.groups import ALL, Groups, by_value
 from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.game.checks import games_of
 from nasheval.notes import Note, few
@@ -47,7 +47,6 @@ if TYPE_CHECKING:
 
     from nasheval.game.regularizers import Regularizer
 
-ALL = "all"  # the name of the group of all contexts
 _DRAWN = 1 << 25  # payoffs in all drawn games together, unless that is too few games
 _LEAST_GAMES, _LEAST_DRAWN = 200, 100  # to draw, and to be solved where each takes long
 _HELD = 1 << 23  # payoffs in games held at a time

@@ -221,8 +221,7 @@ def decide(
     prices = None if costs is None else _mean_costs(log, payoff, costs)
     doubt = _doubt(payoff, ends, leader, margin) if payable else None
     beaten = doubt is not None and doubt.beaten is not None  # to be near to an agent that is beaten says little
-    near = ends[0][:, leader], payoff.present
-    choice = leader if prices is None or beaten else _cheapest(*near, prices, leader, margin)
+    choice = leader if prices is None or beaten else _cheapest(ends[0], payoff, prices, leader, margin)
     others = np.where(payoff.present & (np.arange(len(lottery)) != leader), ends[0][leader], np.inf)
     nearest = leader if choice != leader or payoff.present.sum() == 1 else int(others.argmin())
     return Decision(
@@ -258,10 +257,10 @@ def _mean_costs(log: Feedback, payoff: GroupPayoff, costs: AnyCosts) -> Floats:
     return each if each.ndim == 1 else np.asarray(each[payoff.inside].mean(axis=0))
 
 
-def _cheapest(lower: Floats, present: Bools, prices: Floats, leader: int, margin: float) -> int:
+def _cheapest(low: Floats, payoff: GroupPayoff, prices: Floats, leader: int, margin: float) -> int:
     """Return the cheapest agent that is at most `margin` worse than the leader; of equal cost, the leader or best."""
-    able = present & (lower > -margin)
-    able[leader] = True
+    lower = low[:, leader]
+    able = payoff.present & ((lower > -margin) | (np.arange(len(lower)) == leader))
     order = np.lexsort((-lower, np.arange(len(lower)) != leader, prices))
     return int(order[able[order]][0])
 

@@ -14,7 +14,7 @@ from nasheval.choices import Grades
 from nasheval.errors import Argument, InputError, ReadError
 from nasheval.feedback.design import DesignName
 from nasheval.feedback.log import Feedback
-from nasheval.feedback.readers.answer_style import AnyStyle, style_of
+from nasheval.feedback.readers.answer_style import AnyStyle, Style, style_of
 from nasheval.feedback.readers.arena import ARENA_55K, PLAIN, TAGS, VoteSchema, boolean_tags, detect_schema
 from nasheval.feedback.readers.covariates import COMPARED, VERDICT, Covariates
 from nasheval.feedback.readers.guessing import not_recognised
@@ -116,13 +116,10 @@ def read_votes(
         join=join,
         categorical=categorical,
         named=schema.names,
-        refused=dict.fromkeys((*schema.verdict, *graded), VERDICT)
-        | dict.fromkeys((schema.first, schema.second), COMPARED),
-        roles={
-            "voter": voter or (schema.voter if schema.voter in opened.names else None),
-            "time": time or (schema.time if schema.time in opened.names else None),
-            **{"context_id": context_id, "propensity": propensity, "weight": weight},
-        },
+        refused=dict.fromkeys([*schema.verdict, *graded], VERDICT)
+        | dict.fromkeys([schema.first, schema.second], COMPARED),
+        roles=_usual_roles(schema, opened, voter, time)
+        | {"context_id": context_id, "propensity": propensity, "weight": weight},
         prompt=schema.prompt,
         json_text=schema.name == ARENA_55K.name,
     )
@@ -137,9 +134,8 @@ def read_votes(
     sound, voters = ~checks.faulty, columns.pop("voters", None)
     contexts, context_of = beside.group(table, contexts, np.flatnonzero(sound))
     rows = {"first": first, "second": second, "outcome": np.where(code == DROP, np.int8(TIE), code), **columns}
-    rows |= {} if strength is None else {"grade": strength}
-    rows |= {} if styled is None else {"style": styled.of(table)}
-    rows = rows if sound.all() else {name: values[sound] for name, values in rows.items()}
+    rows |= {"grade": strength, "style": styled.of(table) if styled else None}
+    rows = {name: values if sound.all() else values[sound] for name, values in rows.items() if values is not None}
     records = duel_records(**rows, n_agents=len(names))
     del table, first, second, rows, columns  # hundreds of megabytes of a large log, which holds them in its own form
     whole = beside.log(  # of all sound rows, wanted or not; those without a verdict tie until they are left out
@@ -150,9 +146,7 @@ def read_votes(
         agents=names,
         kind=opened.make or schema.name,
         used=int(keep.sum()),
-        roles=schema.roles
-        | ({} if strength is None else {"grade": grade or "by label"})
-        | ({} if styled is None else {"style": ", ".join(styled.columns)}),
+        roles=schema.roles | _measured(strength, grade, styled),
         labels=meanings,
         voters=voters,
         design=design,
@@ -198,6 +192,17 @@ def _schema(
     if detected is None:
         raise not_recognised(source)
     return detected
+
+
+def _usual_roles(schema: VoteSchema, source: Source, voter: str | None, time: str | None) -> dict[str, str | None]:
+    usual = {name: name if name in source.names else None for name in (schema.voter, schema.time)}
+    return {"voter": voter or usual[schema.voter], "time": time or usual[schema.time]}
+
+
+def _measured(strength: Floats | None, grade: str | None, styled: Style | None) -> dict[str, str]:
+    """Return where grades and style come from, where there are any."""
+    graded = {} if strength is None else {"grade": grade or "by label"}
+    return graded | ({} if styled is None else {"style": ", ".join(styled.columns)})
 
 
 def _usual_context(schema: VoteSchema, source: Source) -> list[str]:
