@@ -304,14 +304,17 @@ def _more_votes(
 ) -> int | None:
     """Return roughly how many more votes between the leader and rivals might settle its doubts, estimates staying.
 
-    Widths fall with the root of votes. A pair whose width is not known is taken to need what fair coins would.
+    Widths by Wald's test fall with the root of votes; those that the score test cuts, where votes are few, fall less.
+    A pair whose width is not known is taken to need what fair coins would.
     """
     K, value = len(payoff.agents), payoff.estimate[leader, rivals]
     goal = np.maximum(margin + value, np.abs(value))  # narrow enough to show it as good, or worse
     if goal.min() <= _TINY:
         return None
     votes = pair_matrix(payoff.moments.votes, K)[leader, rivals]
-    half = np.maximum(value - ends[0][leader, rivals], ends[1][leader, rivals] - value)  # one end may be cut
+    many = replace(payoff.moments, effective=np.full_like(payoff.moments.effective, np.inf))  # Wald's test alone
+    low, high = (end[leader, rivals] for end in limits_together([replace(payoff, moments=many)])[0])
+    half = np.maximum(value - low, high - value)  # one end may be cut
     coin = norm.isf((1 - payoff.confidence) / max(K * (K - 1), 2)) / goal
     told = ends[0][leader, rivals] > -1
     needed = np.where(told, votes * np.maximum((half / goal) ** 2 - 1, 0.0), coin**2)
