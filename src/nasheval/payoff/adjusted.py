@@ -20,7 +20,7 @@ from nasheval.nuisance.style import Adjustment
 from nasheval.payoff.estimand import Effects
 from nasheval.payoff.grouped import Cluster, Votes, voter_labels
 from nasheval.payoff.pseudo import PseudoOutcomes
-from nasheval.payoff.second_stage import StyleSurface
+from nasheval.payoff.surfaces import StyleSurface
 from nasheval.payoff.variances import Spread
 
 

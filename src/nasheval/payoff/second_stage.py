@@ -15,10 +15,18 @@ from nasheval.errors import InputError
 from nasheval.feedback.links import SEEN
 from nasheval.game.checks import games_of
 from nasheval.nuisance.learners import Effort, Features, FoldModels, MeanModels
-from nasheval.nuisance.links import Link
 from nasheval.payoff.aggregators import Aggregation
 from nasheval.payoff.bridging import Bridge, VoterBridge, bridge_of
-from nasheval.payoff.surfaces import Boosting, Regressor, Surface, agent_bins, fit_pairs, fit_shared, with_agents
+from nasheval.payoff.surfaces import (
+    Boosting,
+    Regressor,
+    StyleSurface,
+    Surface,
+    agent_bins,
+    fit_pairs,
+    fit_shared,
+    with_agents,
+)
 
 if TYPE_CHECKING:  # what only fitting needs is imported there: answering starts in half the time
     from nasheval.nuisance.tuning import Problem
@@ -59,31 +67,6 @@ class Plugin:
         for fold in range(1, self.n_folds):
             total = total + self.outcome_models.predict(X, fold)
         return self.aggregation.aggregate(total / self.n_folds)
-
-
-@dataclass(frozen=True, eq=False)
-class StyleSurface:
-    """What makes payoffs as voted those at equal style: beta'm(x), a line per agent and a number per pair, and a form.
-
-    Args:
-        agent: (K, 1 + q) intercepts, and slopes in the features for networks.
-        pair: (n_pairs,).
-        link: how it moves payoffs.
-    """
-
-    agent: Floats
-    pair: Floats
-    link: Link
-
-    def equal(self, payoffs: Floats, style: Floats) -> Floats:
-        """Return payoffs at equal style, given those as voted and what `predict` says of the same pairs."""
-        return self.link.value(self.link.index(payoffs) - style)
-
-    def predict(self, X: Features) -> Floats:
-        """Return (n, n_pairs) beta'm."""
-        at = X.network @ self.agent[:, 1:].T + self.agent[:, 0]
-        j, k = np.triu_indices(len(self.agent), 1)
-        return np.asarray(at[:, j] - at[:, k] + self.pair, np.float64)
 
 
 @dataclass(frozen=True, eq=False)

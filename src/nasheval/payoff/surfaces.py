@@ -16,6 +16,7 @@ from nasheval.forests.forest import Forest
 from nasheval.forests.packed import AtPairs, Packed
 from nasheval.nuisance.columns import ColumnModels
 from nasheval.nuisance.learners import Effort, Features, run_all
+from nasheval.nuisance.links import Link
 from nasheval.nuisance.sklearn_models import fitted
 
 if TYPE_CHECKING:
@@ -231,3 +232,28 @@ def binned_pairs(
     params = agent_bins(X, n_agents, boosting.params())
     table = with_agents(X, rows, pairs, n_agents)
     return binned(table.trees, table.categorical, params), params
+
+
+@dataclass(frozen=True, eq=False)
+class StyleSurface:
+    """What makes payoffs as voted those at equal style: beta'm(x), a line per agent and a number per pair, and a form.
+
+    Args:
+        agent: (K, 1 + q) intercepts, and slopes in the features for networks.
+        pair: (n_pairs,).
+        link: how it moves payoffs.
+    """
+
+    agent: Floats
+    pair: Floats
+    link: Link
+
+    def equal(self, payoffs: Floats, style: Floats) -> Floats:
+        """Return payoffs at equal style, given those as voted and what `predict` says of the same pairs."""
+        return self.link.value(self.link.index(payoffs) - style)
+
+    def predict(self, X: Features) -> Floats:
+        """Return (n, n_pairs) beta'm."""
+        at = X.network @ self.agent[:, 1:].T + self.agent[:, 0]
+        j, k = np.triu_indices(len(self.agent), 1)
+        return np.asarray(at[:, j] - at[:, k] + self.pair, np.float64)

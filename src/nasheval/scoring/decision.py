@@ -1,4 +1,4 @@
-"""What to do: which agent to ship, how sure the votes are of it, and which agents they do not tell apart.
+"""What to do: which agent to ship, and how sure the votes are of it.
 
 The leader is chosen from the same votes that its lead is measured on, so every limit here holds for all pairs of a
 group together, whichever agent leads (`GroupPayoff.interval`); of several groups, for all groups together. A pair that
@@ -15,57 +15,24 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Floats, Ints
 from nasheval.choices import AS_VOTED
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.links import SEEN
 from nasheval.feedback.log import Feedback
 from nasheval.game.costs import SoftBudget
-from nasheval.game.regularizers import L2
-from nasheval.game.solver import lotteries
 from nasheval.notes import few
 from nasheval.payoff.bridging import pair_matrix
 from nasheval.payoff.inference import GroupPayoff
 from nasheval.policy.choosing import WINNER
 from nasheval.policy.terms import AnyCosts
 from nasheval.scoring.heldout import costs_of
+from nasheval.scoring.ties import best_lottery, limits_together, tie_groups
 
 MARGIN = 0.05  # how much worse an agent may be and still be called as good
 _MOST_GROUPS = 20  # of a column that a decision looks at, those with most contexts
 _MOST_NAMED = 3
 _TINY = 1e-9
-
-
-# -- tie groups -------------------------------------------------------------------------------------------------------
-
-
-def tie_groups(payoffs: Sequence[GroupPayoff]) -> list[Bools]:
-    """Return, for each group, (K,) the agents that its votes do not tell apart from its leader; a tie group.
-
-    The leader is the winning lottery: one agent, or several where none beats all others. Another agent is told apart
-    if its upper limit against that lottery is below zero. The chance of any false separation, in any of the groups, is
-    at most 1 - confidence. Not to be told apart is not to be as good.
-    """
-    return [
-        payoff.present & (upper @ best_lottery(payoff) >= 0)
-        for payoff, (_, upper) in zip(payoffs, limits_together(payoffs), strict=True)
-    ]
-
-
-def tells_nothing(payoff: GroupPayoff, tied: Bools) -> bool:
-    """Whether the votes of a group tell no agent apart from its leader."""
-    return bool(tied.sum() == payoff.present.sum())
-
-
-def limits_together(payoffs: Sequence[GroupPayoff]) -> list[tuple[Floats, Floats]]:
-    """Return lower and upper limits (K, K) of each group's payoffs, which hold for all pairs of all groups together."""
-    level = [1 - (1 - payoff.confidence) / len(payoffs) for payoff in payoffs]
-    return [payoff.interval(each, bridged=False) for payoff, each in zip(payoffs, level, strict=True)]
-
-
-def best_lottery(payoff: GroupPayoff) -> Floats:
-    """Return (K,) the maximal lottery of a group's mean payoffs, under a slight L2 as in leaderboards."""
-    return lotteries(np.clip(payoff.estimate, -1, 1)[None], L2(), payoff.present)[0]
 
 
 # -- what a decision is -----------------------------------------------------------------------------------------------
@@ -308,14 +275,17 @@ def _more_votes(
 ) -> int | None:
     """Return roughly how many more votes between the leader and rivals might settle its doubts, estimates staying.
 
-    Widths fall with the root of votes. A pair whose width is not known is taken to need what fair coins would.
+    Widths by Wald's test fall with the root of votes; those that the score test cuts, where votes are few, fall less.
+    A pair whose width is not known is taken to need what fair coins would.
     """
     K, value = len(payoff.agents), payoff.estimate[leader, rivals]
     goal = np.maximum(margin + value, np.abs(value))  # narrow enough to show it as good, or worse
     if goal.min() <= _TINY:
         return None
     votes = pair_matrix(payoff.moments.votes, K)[leader, rivals]
-    half = np.maximum(value - ends[0][leader, rivals], ends[1][leader, rivals] - value)  # one end may be cut
+    many = replace(payoff.moments, effective=np.full_like(payoff.moments.effective, np.inf))  # Wald's test alone
+    low, high = (end[leader, rivals] for end in limits_together([replace(payoff, moments=many)])[0])
+    half = np.maximum(value - low, high - value)  # one end may be cut
     coin = norm.isf((1 - payoff.confidence) / max(K * (K - 1), 2)) / goal
     told = ends[0][leader, rivals] > -1
     needed = np.where(told, votes * np.maximum((half / goal) ** 2 - 1, 0.0), coin**2)

@@ -18,7 +18,7 @@ from nasheval.game.regularizers import Regularizer
 from nasheval.nuisance.learners import Effort, run_all
 from nasheval.payoff.inference import GroupPayoff
 from nasheval.policy.pooled import ratings
-from nasheval.scoring.decision import tells_nothing, tie_groups
+from nasheval.scoring.ties import tells_nothing, tie_groups
 from nasheval.scoring.tool_rules import rule_of, tool_scores
 
 

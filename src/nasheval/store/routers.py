@@ -25,7 +25,8 @@ from nasheval.nuisance.voters_probes import Probes
 from nasheval.nuisance.voters_records import Kind, Question
 from nasheval.payoff.aggregators import Aggregation, Aggregator
 from nasheval.payoff.bridging import Bridge, ScoreBridge, VoterBridge
-from nasheval.payoff.second_stage import PayoffModel, Plugin, StyleSurface
+from nasheval.payoff.second_stage import PayoffModel, Plugin
+from nasheval.payoff.surfaces import StyleSurface
 from nasheval.policy.availability import AmongAvailable
 from nasheval.policy.base import Policy
 from nasheval.policy.exact import ExactEquilibria, ExactPolicy

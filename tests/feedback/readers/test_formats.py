@@ -75,13 +75,25 @@ WILD = [
      "parsed_result": {"choice": "A=B"}, "error": None},
     {"session_id": "s4", "generator": "x", "ref_generator": "y", "assignment": {"A": "y", "B": "x"}, "winner": "tie",
      "parsed_result": {"choice": "A=B"}, "error": "timeout"},
+    {"session_id": "s5", "generator": "x", "ref_generator": "y", "assignment": {"A": "y", "B": "x"}, "winner": "x",
+     "parsed_result": {"choice": "B+"}, "error": "N/A"},
+    {"session_id": "s6", "generator": "x", "ref_generator": "y", "assignment": {"A": "y", "B": "x"}, "winner": "tie",
+     "parsed_result": {"choice": "tie"}, "error": ""},
+]  # fmt: skip
+WILD_2 = [
+    {"session_id": f"s{extent}{winner}", "parsed_result": {"choice": "A+"}, "model_A": "x", "model_B": "y", "winner": winner,
+     "extent": extent, "model_outputs": {"x": "1", "y": "2"}}
+    for winner, extent in (("x", 2), ("y", 1), ("tie", 0))
 ]  # fmt: skip
 PREFS = [
     {"question_id": 1, "model_a": "x", "model_b": "y", "winner": "model_b", "pref": 0.8, "judge_model": "j"},
     {"question_id": 2, "model_a": "x", "model_b": "y", "winner": "model_a", "pref": 0.1, "judge_model": "j"},
     {"question_id": 3, "model_a": "x", "model_b": "y", "winner": "tie", "pref": 0.5, "judge_model": "j"},
     {"question_id": 4, "model_a": "x", "model_b": "y", "winner": "", "pref": "", "judge_model": "j"},
+    {"question_id": 5, "model_a": "x", "model_b": "y", "winner": "tie", "pref": "", "judge_model": "j"},
 ]
+PREFS = [{"source": "llm-judge", **row} for row in PREFS]
+PREFS.append({**PREFS[4], "source": "human", "winner": "model_a"})
 CHATS = [
     {"tstamp": 1.0, "type": "chat", "model": "x", "state": {}},
     {"tstamp": 2.0, "type": "leftvote", "models": ["", ""], "ip": "1", "states": [
@@ -90,6 +102,10 @@ CHATS = [
         {"model_name": "y", "offset": 1, "messages": [["USER", "shot"], ["USER", "How?"]]}, {"model_name": "z"}]},
     {"tstamp": 4.0, "type": "rightvote", "models": ["x", "z"], "ip": "2", "states": [
         {"model_name": "", "messages": [["USER", "Why?"]]}, {"model_name": ""}]},
+    {"tstamp": 5.0, "type": "bothbadvote", "models": ["### Model A: x", "### Model B: z"], "ip": "2", "states": [
+        {"model_name": "x", "prompt": "Why?"}, {"model_name": "z"}]},
+    {"tstamp": 6.0, "type": "rightvote", "models": ["<h3>Model A: x</h3>\n", "<h3>Model B: z</h3>\n"], "ip": "2", "states": []},
+    {"tstamp": 7.0, "type": "share", "models": ["", ""], "ip": "2", "states": [{"model_name": "x"}, {"model_name": "z"}]},
 ]  # fmt: skip
 P2L = [
     {
@@ -121,6 +137,7 @@ MTEB = [
     {"tstamp": 1.5, "type": "leftvote", "0_model_name": "x", "1_model_name": "y", "0_prompt": "Why?"},
     {"tstamp": 2.5, "type": "tievote", "0_model_name": "y", "1_model_name": "x", "0_prompt": "How?"},
     {"tstamp": 2.5, "type": "share", "0_model_name": "y", "1_model_name": "x", "0_prompt": "How?"},
+    {"tstamp": 3.5, "type": "bothbadvote", "0_model_name": "y", "1_model_name": "x", "0_prompt": "Who?"},
 ]
 COMPAR = [
     {"model_a_name": "x", "model_b_name": "y", "chosen_model_name": "y", "both_equal": False, "opening_msg": "Quoi ?",
@@ -195,12 +212,13 @@ CASES = {
     "AlpacaEval annotations": ({"annotations.json": json.dumps(ALPACA)}, ["g = x", "g > y", "x > g"], {"no verdict": 1}),
     "MT-bench pairs": ({"p.jsonl": lines(PAIRS)}, ["x = z", "x > y", "y > x"], {"label 'error', which is no verdict": 1}),
     "MT-bench grades": ({"s.jsonl": lines(GRADES)}, ["x > y", "y = z"], {"answers without a score": 1}),
-    "WildBench pairs": ({"w.json": json.dumps(WILD)}, ["x = y", "x > y", "y > x"], {"no verdict": 1}),
-    "JudgeArena battles": ({"b.csv": table(PREFS)}, ["x = y", "x > y", "y > x"], {"no verdict": 1}),
+    "WildBench pairs": ({"w.json": json.dumps(WILD)}, ["x = y", "x = y", "x > y", "x > y", "y > x"], {"no verdict": 1}),
+    "WildBench v2 pairs": ({"w.json": json.dumps(WILD_2)}, ["x = y", "x > y", "y > x"], {}),
+    "JudgeArena battles": ({"b.csv": table(PREFS)}, ["x = y", "x > y", "x > y", "y > x"], {"no verdict": 2}),
     "FastChat log": (
         {"conv.json": lines(CHATS)},
-        ["x > y", "y = z", "z > x"],
-        {"lines of type 'chat', which are no votes": 1},
+        ["x = z", "x > y", "y = z", "z > x", "z > x"],
+        {"lines of type 'chat', which are no votes": 1, "lines of type 'share', which are no votes": 1},
     ),
     "P2L comparisons": ({"p.json": json.dumps(P2L)}, ["x = y", "x = y", "x > y", "y > x"], {}),
     "Open WebUI feedback": (
@@ -209,7 +227,7 @@ CASES = {
         {"ratings of one answer alone, which compare nothing": 1},
     ),
     "TTS-Arena votes": ({"v.csv": table(TTS)}, ["x > y", "y > x"], {}),
-    "MTEB arena log": ({"m.jsonl": lines(MTEB)}, ["x = y", "x > y"], {"label 'share', which is no verdict": 1}),
+    "MTEB arena log": ({"m.jsonl": lines(MTEB)}, ["x = y", "x = y", "x > y"], {"label 'share', which is no verdict": 1}),
     "compar:IA votes": ({"c.csv": table(COMPAR)}, ["x = y", "y > x"], {"no verdict": 1}),
     "Label Studio pairs": (
         {"l.json": json.dumps(STUDIO)},
@@ -305,6 +323,25 @@ def test_a_table_of_the_same_rows_is_told_and_read_the_same(name, how, here):
     assert said(read) == said(log)
     assert read.report.dropped | read.report.aside == log.report.dropped | log.report.aside
     assert read.records.weights.tolist() == pytest.approx(log.records.weights.tolist())
+
+
+def test_grades_of_wildbench_follow_the_extent(here):
+    log = ne.read(write(here, {"w.json": json.dumps(WILD_2)}))
+    assert sorted(log.verdicts.z.tolist()) == [-0.5, 0.0, 1.0]
+
+
+def test_tasks_of_the_mteb_arena_are_one_log(here):
+    """Prompts to be clustered are lists, and those to be compared stand in columns of their own."""
+    rows = [{key: value for key, value in row.items() if key != "0_prompt"} for row in MTEB]
+    files = {
+        "logs/clustering.jsonl": lines([row | {"0_prompt": ["one", "two"]} for row in rows]),
+        "logs/none.jsonl": lines(rows),
+        "logs/retrieval.jsonl": lines(MTEB),
+        "logs/sts.jsonl": lines([row | {f"0_txt{place}": f"{place}" for place in range(3)} for row in rows]),
+    }
+    log = ne.read(write(here, files))
+    assert said(log) == ["x = y"] * 8 + ["x > y"] * 4
+    assert set(log.contexts["prompt"].to_pylist()) == {"one\ntwo", None, "Why?", "How?", "Who?", "0\n1\n2"}
 
 
 def test_every_format_is_tested():

@@ -13,15 +13,18 @@ from nasheval.feedback.readers.arenas import FASTCHAT
 from nasheval.feedback.readers.formats import from_records, from_table
 from nasheval.feedback.readers.text_files import _DEEP, _too_deep, read_lines, read_records
 
-names = st.sampled_from(["x", "y", "", "Model A", None])
+names = st.sampled_from(["x", "y", "### Model A: x", "<h3>Model B: y</h3>\n", "### Model A: ", "", "Model A", None])
 words = st.one_of(st.none(), st.text(max_size=3))
 messages = st.lists(st.tuples(st.just("USER"), words).map(list), max_size=3)
 states = st.fixed_dictionaries(
-    {"model_name": st.one_of(st.none(), st.sampled_from("xyz")), "messages": st.one_of(st.none(), messages)},
+    {"model_name": st.sampled_from(["x", "y", "z", "", None]), "messages": st.one_of(st.none(), messages)},
     optional={"offset": st.one_of(st.none(), st.integers(-1, 3)), "conv_id": st.text(max_size=2)},
 )
 lines = st.fixed_dictionaries(
-    {"tstamp": st.floats(0, 1e9), "type": st.sampled_from(["leftvote", "tievote", "bothbad_vote", "chat", "upvote"])},
+    {
+        "tstamp": st.floats(0, 1e9),
+        "type": st.sampled_from(["leftvote", "bothbadvote", "chat", "share", "x"]),
+    },
     optional={
         "models": st.one_of(st.none(), st.lists(names, max_size=3)),
         "states": st.one_of(st.none(), st.lists(states, max_size=3)),
@@ -49,6 +52,16 @@ def test_fastchat_logs_are_the_same_either_way(tmp_path_factory, rows):
     found = quick.read(quick.names)[0].to_pydict()
     assert found == {name: wanted[name] for name in found}
     assert {name for name, values in wanted.items() if any(v is not None for v in values)} <= {*found}
+
+
+@pytest.mark.parametrize("heading", ["{}", "### Model A: {}", "<h3>Model A: {}</h3>\n"])
+def test_votes_whose_models_and_states_differ_are_refused(heading, tmp_path):
+    file = tmp_path / "log.jsonl"
+    rows = [{**WHOLE, "models": [heading.format(name), "y"]} for name in "zxz"]
+    file.write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
+    with pytest.raises(ne.ReadError, match=r"row 2: unknown label 'rightvote: models and states differ'"):
+        ne.read(str(file))
+    assert ne.read(str(file), on_error="skip").agents == ("y", "z")
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nasheval.arrays import Bools, Floats
 from nasheval.contexts.table import is_list
-from nasheval.feedback.readers.formats import ROW, Columns, Format, chosen, item, listed_values, numbers, texts
+from nasheval.feedback.readers.formats import ROW, Columns, Format, chosen, item, listed_values, numbers, spliced, texts
 from nasheval.feedback.readers.text_files import Record
 
-_BUTTONS = {"leftvote": "a", "rightvote": "b", "tievote": "tie", "bothbad_vote": "both_bad"}
+_BUTTONS = {"leftvote": "a", "rightvote": "b", "tievote": "tie", "bothbad_vote": "both_bad", "bothbadvote": "both_bad"}
+_OTHERS = ("chat", "upvote", "downvote", "flag", "share", "load", "regenerate")  # what lines beside votes tell
 _HIDDEN = ("", "Model A", "Model B", None)  # what stands for the name of a model in an anonymous battle
+_HEADING = r"^\s*(?:###|<h3>)\s*Model [AB]:\s*(.*?)\s*(?:</h3>)?\s*$"  # what stands for it once it is shown
+_DIFFER = ": models and states differ"  # beside the label of a vote that names two agents for one answer
 
 
 # -- FastChat ---------------------------------------------------------------------------------------------------------
@@ -26,15 +32,18 @@ def _fastchat(rows: list[Record], file: Path, metric: str) -> tuple[list[Record]
     votes, others = [], Counter[str]()
     for number, row in enumerate(rows, start=1):
         kind = row.get("type")
-        if str(kind) not in _BUTTONS and not row.get("states") and not row.get("models"):
+        empty = not row.get("states") and not row.get("models")
+        if str(kind) in _OTHERS or (empty and str(kind) not in _BUTTONS):
             others[f"lines of type {str(kind)[:40]!r}, which are no votes"] += 1
             continue
         states = [state if isinstance(state, dict) else {} for state in _listed(row.get("states"))] + [{}, {}]
-        models = [*_listed(row.get("models")), None, None]
-        names = [s.get("model_name") if m in _HIDDEN else m for m, s in zip(models[:2], states[:2], strict=True)]
+        shown = [_shown_name(model) for model in [*_listed(row.get("models")), None, None][:2]]
+        known = [state.get("model_name") or None for state in states[:2]]
+        names = [s if k is None else k for s, k in zip(shown, known, strict=True)]
+        differ = any(s not in (None, name) for s, name in zip(shown, names, strict=True))
         votes.append(
-            {ROW: number, "A": names[0], "B": names[1], "type": None if kind is None else str(kind)}
-            | {"anonymous": models[0] in _HIDDEN and models[1] in _HIDDEN}
+            {ROW: number, "A": names[0], "B": names[1], "type": None if kind is None else f"{kind}{_DIFFER * differ}"}
+            | {"anonymous": shown == [None, None]}
             | {"tstamp": row.get("tstamp"), "ip": row.get("ip"), "prompt": _first_message(states[0])}
         )
     return votes, dict(others)
@@ -44,15 +53,22 @@ def _listed(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
+def _shown_name(model: Any) -> Any:
+    """Return the name of a model without its heading; None while it is hidden."""
+    name = re.sub(_HEADING, r"\1", model, flags=re.ASCII) if isinstance(model, str) else model
+    return None if name in _HIDDEN else name
+
+
 def _first_message(state: Record) -> str | None:
-    """Return what the user said first, after the messages that stand before every conversation."""
+    """Return what the user said first, after the messages that stand before every conversation; else the prompt."""
     offset = state.get("offset")
     for message in _listed(state.get("messages"))[offset if isinstance(offset, int) and offset > 0 else 0 :]:
         said = message[1] if isinstance(message, list) and len(message) > 1 else None
         said = said[0] if isinstance(said, list) and said else said  # text with pictures
         if isinstance(said, str):
             return said
-    return None
+    prompt = state.get("prompt")  # of a task that is no conversation
+    return prompt if isinstance(prompt, str) else None
 
 
 def _fastchat_columns(table: pa.Table) -> tuple[pa.Table, dict[str, int]] | None:
@@ -61,19 +77,25 @@ def _fastchat_columns(table: pa.Table) -> tuple[pa.Table, dict[str, int]] | None
     kinds = {name: table[name].type for name in table.column_names}
     turns = pa.list_(pa.list_(pa.string()))
     inner = {field.name: field.type for field in _inner(kinds.get("states"))}
-    usual = inner.get("model_name") == pa.string() and inner.get("messages") == turns
+    usual = inner.get("model_name") == pa.string() and inner.get("messages") == turns and "prompt" not in inner
     if not usual or kinds.get("type") != pa.string() or kinds.get("models", _NAMES) != _NAMES:
         return None
     said, states = table["type"].chunk(0), table["states"].chunk(0)
     models = table["models"].chunk(0) if "models" in kinds else pa.nulls(len(said), _NAMES)
     empty = [np.asarray(pc.fill_null(pc.equal(pc.list_value_length(each), 0), True)) for each in (states, models)]
-    other = ~np.asarray(pc.is_in(said, pa.array(list(_BUTTONS)))) & empty[0] & empty[1]
-    columns: Columns = {ROW: np.arange(1, len(said) + 1), "type": said, "prompt": _first_messages(item(states, 0))}
+    button, beside = (np.asarray(pc.is_in(said, pa.array(list(words)))) for words in (_BUTTONS, _OTHERS))
+    other = beside | (~button & empty[0] & empty[1])
+    columns: Columns = {ROW: np.arange(1, len(said) + 1), "prompt": _first_messages(item(states, 0))}
+    anonymous, differ = np.ones(len(said), bool), np.zeros(len(said), bool)
     for place, side in enumerate("AB"):
-        name = item(models, place)
-        hidden = pc.is_in(name, pa.array(_HIDDEN, pa.string()))
-        columns["anonymous"] = pc.and_(hidden, columns["anonymous"]) if place else hidden
-        columns[side] = pc.if_else(hidden, pc.struct_field(item(states, place), "model_name"), name)
+        shown = pc.replace_substring_regex(item(models, place), pattern=_HEADING, replacement=r"\1")
+        shown = pc.if_else(pc.is_in(shown, pa.array(_HIDDEN, pa.string())), None, shown)
+        known = pc.struct_field(item(states, place), "model_name")
+        columns[side] = pc.coalesce(pc.if_else(pc.equal(known, ""), None, known), shown)
+        anonymous &= np.asarray(shown.is_null())
+        differ |= np.asarray(pc.fill_null(pc.not_equal(shown, columns[side]), False))
+    columns["anonymous"] = anonymous
+    columns["type"] = pc.if_else(pa.array(differ), pc.binary_join_element_wise(said, _DIFFER, ""), said)
     columns |= {name: table[name] for name in ("tstamp", "ip") if name in kinds}
     counted = Counter(str(kind)[:40] for kind in said.filter(pa.array(other)).to_pylist())
     left = {f"lines of type {kind!r}, which are no votes": count for kind, count in counted.items()}
@@ -186,14 +208,35 @@ def _p2l(table: pa.Table, file: str) -> Columns:
     inside = place < given.shape[1]
     given[row[inside], place[inside]] = numbers(pa.table({"labels": values}), "labels")[inside]
     winner, loser, tie = given.T
-    tie = np.where(np.isnan(tie), 0, tie)
-    sorted_so = np.asarray(pc.less(texts(table, "model_a"), texts(table, "model_b")).fill_null(False))
+    names = texts(table, "model_a"), texts(table, "model_b")
+    sorted_so = np.asarray(pc.less(*names).fill_null(False))
     said = np.where((winner < loser) == sorted_so, "first", "second").astype(object)
     said[tie == 1], said[tie == 2] = "tie", "both_bad"
-    odd = np.flatnonzero(np.isnan(winner) | np.isnan(loser) | (winner == loser) | ~np.isin(tie, (0, 1, 2)))
-    raw = table["labels"].take(pa.array(odd)).to_pylist()  # as they are written, for the message
-    said[odd] = [None if value is None else str(value) for value in raw]
+    three = ~np.isnan(given).any(axis=1) & (np.bincount(row, minlength=len(given)) == 3)
+    sound = three & (winner != loser) & np.isin(tie, (0, 1, 2))
+    low, high = np.sort(given[:, :2], axis=1).T
+    places = np.where(sorted_so, low, high), np.where(sorted_so, high, low)
+    why = {": no three numbers": ~three, ": equal places": winner == loser, ": the tie is not 0, 1 or 2": ~sound}
+    why[": another place elsewhere"] = _moved(names, places, sound)
+    for reason, rows in reversed(why.items()):
+        raw = table["labels"].take(pa.array(np.flatnonzero(rows))).to_pylist()  # as they are written, for the message
+        said[rows] = [None if value is None else f"{value}{reason}" for value in raw]
     return {"labels": pa.array(said, pa.large_string())}
+
+
+def _moved(names: Sequence[pa.ChunkedArray], places: Sequence[Floats], sound: Bools) -> Bools:
+    """Return (n,) the rows in which a model has another place than in most others."""
+    coded = pa.concat_arrays([chunk for name in names for chunk in name.chunks]).dictionary_encode().indices
+    model, [known, place] = np.asarray(coded.fill_null(-1)), np.unique(np.concatenate(places), return_inverse=True)
+    at = np.flatnonzero(np.tile(sound, 2) & (model >= 0))
+    pair, which, count = np.unique(
+        model[at].astype(np.int64) * len(known) + place[at], return_inverse=True, return_counts=True
+    )
+    order = np.argsort(-count, kind="stable")
+    _, usual = np.unique(pair[order] // max(len(known), 1), return_index=True)
+    moved = np.zeros(len(model), bool)
+    moved[at] = ~np.isin(which, order[usual])
+    return np.asarray(moved[: len(sound)] | moved[len(sound) :])
 
 
 P2L = Format(
@@ -230,16 +273,32 @@ TTS_ARENA = Format(
     columns=_tts_arena,
 )
 
+
+def _mteb_arena(table: pa.Table, file: str) -> Columns:
+    """Return prompts: a text, or several that were to be clustered or compared."""
+    compared = spliced(*(texts(table, f"0_txt{place}") for place in range(3)), by="\n")
+    return {"prompt": pc.coalesce(_joined(table, "0_prompt"), _joined(table, "prompt"), compared)}
+
+
+def _joined(table: pa.Table, name: str) -> pa.ChunkedArray:
+    """Return a column of text; lists of texts joined by newlines."""
+    if name in table.column_names and is_list(table[name].type):
+        return pc.binary_join(table[name].cast(pa.large_list(pa.large_string())), pa.scalar("\n", pa.large_string()))
+    return texts(table, name)
+
+
 MTEB_ARENA = Format(
     "MTEB arena log",
     "votes",
     ("0_model_name", "1_model_name", "type"),
     '{"tstamp": 1722000000.5, "type": "leftvote", "0_model_name": "x", "1_model_name": "y", "0_prompt": "Why?"}',
     {
-        **{"model_a": "0_model_name", "model_b": "1_model_name", "winner": "type", "text": ("0_prompt", "prompt")},
-        "labels": _BUTTONS | dict.fromkeys(("chat", "upvote", "downvote", "flag", "share", "regenerate"), "drop"),
-        **{"voter": "ip", "time": "tstamp"},
+        **{"model_a": "0_model_name", "model_b": "1_model_name", "winner": "type", "text": "prompt"},
+        **{"labels": _BUTTONS | dict.fromkeys(_OTHERS, "drop"), "voter": "ip", "time": "tstamp"},
     },
+    made=("prompt",),
+    needs=("type", "0_prompt", "prompt", "0_txt0", "0_txt1", "0_txt2"),
+    columns=_mteb_arena,
 )
 
 

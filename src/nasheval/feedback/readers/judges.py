@@ -100,9 +100,12 @@ ALPACA_EVAL = Format(
 
 
 def _judge_arena(table: pa.Table, file: str) -> Columns:
+    """Return preferences, and the winner where humans said it; a judge that was not understood has "tie" for winner."""
     said = _sided(numbers(table, "pref"), 0, 1, texts(table, "pref"))
+    human = np.asarray(pc.fill_null(pc.equal(texts(table, "source"), "human"), False))
     grade = np.abs(2 * numbers(table, "pref") - 1)
-    return {"pref": pc.coalesce(said, texts(table, "winner")), "grade": np.where(np.isnan(grade), 1.0, grade)}
+    winner = chosen(human, texts(table, "winner"), None)
+    return {"pref": pc.coalesce(said, winner), "grade": np.where(np.isnan(grade), 1.0, grade)}
 
 
 JUDGE_ARENA = Format(
@@ -121,7 +124,7 @@ JUDGE_ARENA = Format(
         **{"text": ("instruction", "prompt"), "context": ("lang", "language", "category")},
     },
     made=("pref", "grade"),
-    needs=("pref", "winner"),
+    needs=("pref", "winner", "source"),
     columns=_judge_arena,
 )
 
@@ -196,7 +199,8 @@ MT_BENCH_SINGLE = Format(
 def _wild_bench(table: pa.Table, file: str) -> Columns:
     """Return the choice between A and B, or the name of the winner where there is none."""
     choice = texts(table, "parsed_result.choice")
-    failed = np.asarray(pc.is_valid(texts(table, "error")))
+    error = texts(table, "error")
+    failed = ~np.asarray(pc.is_in(error, pa.array([None, "", "N/A"], error.type)))
     said = pc.coalesce(choice, texts(table, "winner"))
     return {
         "A": texts(table, "assignment.A"),
@@ -222,6 +226,25 @@ WILD_BENCH = Format(
     made=("A", "B", "choice"),
     needs=("assignment.A", "assignment.B", "parsed_result.choice", "winner", "error"),
     columns=_wild_bench,
+)
+
+
+def _wild_bench_2(table: pa.Table, file: str) -> Columns:
+    return {"grade": numbers(table, "extent") / 2}
+
+
+WILD_BENCH_2 = Format(
+    "WildBench v2 pairs",
+    "votes",
+    ("session_id", "model_A", "model_B", "winner", "extent"),
+    '{"session_id": "s1", "model_A": "x", "model_B": "y", "winner": "x", "extent": 2}',
+    {
+        **{"model_a": "model_A", "model_b": "model_B", "winner": "winner", "grade": "grade"},
+        **{"context_id": "session_id", "context": ("primary_tag",), "average_repeats": True},
+    },
+    made=("grade",),
+    needs=("extent",),
+    columns=_wild_bench_2,
 )
 
 
@@ -254,4 +277,4 @@ def _is_questions(*marks: str) -> Format:
 
 
 QUESTIONS = (_is_questions("question_id", "turns"), _is_questions("uid", "prompt", "category"))
-JUDGES = (ARENA_HARD, ALPACA_EVAL, MT_BENCH_PAIR, MT_BENCH_SINGLE, WILD_BENCH, JUDGE_ARENA)
+JUDGES = (ARENA_HARD, ALPACA_EVAL, MT_BENCH_PAIR, MT_BENCH_SINGLE, WILD_BENCH, WILD_BENCH_2, JUDGE_ARENA)

@@ -21,12 +21,13 @@ from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.policy.base import Policy
 from nasheval.policy.terms import AnyCosts
 from nasheval.scoring.adjustments import adjusted_payoffs
-from nasheval.scoring.decision import MARGIN, decide, tells_nothing, tie_groups
+from nasheval.scoring.decision import MARGIN, decide
 from nasheval.scoring.heldout import Evaluation, costs_of
 from nasheval.scoring.report.findings import findings
 from nasheval.scoring.report.frontier import FrontierPoint, Games
 from nasheval.scoring.report.sections import facts_of, held_out_of, trust_of
 from nasheval.scoring.report.views import DRAWN, MOST_GROUPS, SHOWN, GroupView, largest, view_of
+from nasheval.scoring.ties import tells_nothing, tie_groups
 from nasheval.scoring.tool_rules import rule_of
 
 _MOST_COLUMNS = 6  # that are grouped by unasked
