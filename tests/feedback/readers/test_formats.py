@@ -9,8 +9,11 @@ import io
 import json
 
 import pandas as pd
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import nasheval as ne
 from nasheval.contexts.table import as_table
@@ -92,8 +95,6 @@ PREFS = [
     {"question_id": 4, "model_a": "x", "model_b": "y", "winner": "", "pref": "", "judge_model": "j"},
     {"question_id": 5, "model_a": "x", "model_b": "y", "winner": "tie", "pref": "", "judge_model": "j"},
 ]
-PREFS = [{"source": "llm-judge", **row} for row in PREFS]
-PREFS.append({**PREFS[4], "source": "human", "winner": "model_a"})
 CHATS = [
     {"tstamp": 1.0, "type": "chat", "model": "x", "state": {}},
     {"tstamp": 2.0, "type": "leftvote", "models": ["", ""], "ip": "1", "states": [
@@ -214,7 +215,7 @@ CASES = {
     "MT-bench grades": ({"s.jsonl": lines(GRADES)}, ["x > y", "y = z"], {"answers without a score": 1}),
     "WildBench pairs": ({"w.json": json.dumps(WILD)}, ["x = y", "x = y", "x > y", "x > y", "y > x"], {"no verdict": 1}),
     "WildBench v2 pairs": ({"w.json": json.dumps(WILD_2)}, ["x = y", "x > y", "y > x"], {}),
-    "JudgeArena battles": ({"b.csv": table(PREFS)}, ["x = y", "x > y", "x > y", "y > x"], {"no verdict": 2}),
+    "JudgeArena battles": ({"b.csv": table(PREFS)}, ["x = y", "x > y", "y > x"], {"no verdict": 2}),
     "FastChat log": (
         {"conv.json": lines(CHATS)},
         ["x = z", "x > y", "y = z", "z > x", "z > x"],
@@ -325,6 +326,12 @@ def test_a_table_of_the_same_rows_is_told_and_read_the_same(name, how, here):
     assert read.records.weights.tolist() == pytest.approx(log.records.weights.tolist())
 
 
+@pytest.mark.parametrize(("source", "expected"), [("human", 2), ("llm-judge", 1), ("", 1)])
+def test_a_winner_without_a_preference_counts_where_a_human_said_it(source, expected, here):
+    rows = [{**row, "source": source} for row in (PREFS[1], {**PREFS[4], "winner": "model_a"})]
+    assert said(ne.read(write(here, {"b.csv": table(rows)}))) == ["x > y"] * expected
+
+
 def test_grades_of_wildbench_follow_the_extent(here):
     log = ne.read(write(here, {"w.json": json.dumps(WILD_2)}))
     assert sorted(log.verdicts.z.tolist()) == [-0.5, 0.0, 1.0]
@@ -342,6 +349,24 @@ def test_tasks_of_the_mteb_arena_are_one_log(here):
     log = ne.read(write(here, files))
     assert said(log) == ["x = y"] * 8 + ["x > y"] * 4
     assert set(log.contexts["prompt"].to_pylist()) == {"one\ntwo", None, "Why?", "How?", "Who?", "0\n1\n2"}
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 23), st.integers(0, 1), st.integers(0, 40), st.permutations(range(24)))
+def test_the_row_of_a_p2l_log_in_which_a_model_has_another_place_is_named(bad, side, other, order):
+    """Four models of a list of forty, each pair four times; the places of one row are changed."""
+    models = {"b": 3, "c": 9, "x": 20, "y": 33}
+    pairs = [(a, b) for a in models for b in models if a != b] * 2
+    rows = [{"prompt": "Why?", "model_a": a, "model_b": b, "labels": [models[a], models[b], 0]} for a, b in pairs]
+    assert said(ne.read(pa.Table.from_pylist(rows))) == sorted(f"{a} > {b}" for a, b in pairs)
+    rows = [rows[place] for place in order]
+    changed = other not in rows[bad]["labels"][:2]
+    rows[bad]["labels"][side] = other if changed else rows[bad]["labels"][side]
+    if changed:
+        with pytest.raises(ne.ReadError, match=rf"row {bad + 1}: unknown label .*another place elsewhere"):
+            ne.read(pa.Table.from_pylist(rows))
+    else:
+        assert ne.read(pa.Table.from_pylist(rows)).n_records == len(rows)
 
 
 def test_every_format_is_tested():

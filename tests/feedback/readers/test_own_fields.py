@@ -21,6 +21,7 @@ OUTCOMES = {
     "MT-bench pairs": ["g1_winner", "g2_winner", "winner", "model_1"],
     "MT-bench grades": ["score", "scores", "scores.x", "model"],
     "WildBench pairs": ["winner", "parsed_result.choice", "assignment.A", "generator"],
+    "WildBench v2 pairs": ["winner", "extent", "model_A"],
     "JudgeArena battles": ["winner", "pref", "grade"],
     "FastChat log": ["type"],
     "P2L comparisons": ["labels"],

@@ -49,7 +49,7 @@ OWN_FIELDS: dict[str, OwnFields] = {
         ("generator", "ref_generator", "assignment*"),
         {"A": "assignment.A", "B": "assignment.B", "choice": "parsed_result.choice or winner"},
     ),
-    "WildBench v2 pairs": OwnFields(("winner", "extent", "grade"), ("model_[AB]",), {"grade": "extent"}),
+    "WildBench v2 pairs": OwnFields(("winner", "extent", "grade"), ("model_[AB]",), {"grade": "extent / 2"}),
     "JudgeArena battles": OwnFields(("pref", "winner", "grade"), ("model_[ab]",)),
     "FastChat log": OwnFields(
         ("type",), ("models*",), {side: f"models[{i}] or states[{i}].model_name" for i, side in enumerate("AB")}
