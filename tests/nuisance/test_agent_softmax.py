@@ -103,6 +103,24 @@ def test_many_records_are_fitted_in_two_goes(monkeypatch):
     assert errors[1] < 0.8 * errors[0]
 
 
+def test_few_menus_take_no_more_rows_times_features_than_many(monkeypatch):
+    """Records divided by few menus alone would be gigabytes of features at a million votes."""
+    log, X, _ = drawn_log(4, 5000, "u-shape")
+    train, sizes, draws = np.ones((1, 5000), bool), [], module._draws
+
+    def counted(*args):
+        made = draws(*args)
+        sizes.append(made.phi.size)
+        return made
+
+    monkeypatch.setattr(module, "_draws", counted)
+    monkeypatch.setattr(module, "_FEWEST", 10)
+    monkeypatch.setattr(module, "_LAST_CELLS", 30_000)
+    AgentSoftmax(base_of(log, train)).fit(log, X, train, Effort())
+    assert max(sizes) <= 30_000
+    assert max(sizes) > 20_000
+
+
 def pair_counts(seed, rows=30, K=5, scale=1.0):
     """Draws of pairs at some strata, one pair asked in two forms, some rows the same."""
     rng = np.random.default_rng(seed)
