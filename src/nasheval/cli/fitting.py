@@ -310,7 +310,8 @@ def _print_summary(model: NashEval, by: str | None, evaluation: Evaluation | Non
         out.print(below)
     if by is not None:
         by_group = board_of(model, by)[0]
-        out.print(winners_table(by_group, by))
+        if (table := winners_table(by_group, by)).row_count:
+            out.print(table)
         for below in silent_lines(by_group, by):
             out.print(below)
     out.print()

@@ -103,8 +103,11 @@ def board_of(
     log = model.stage1_.log
     groups = payoffs_by(model.stage1_.pseudo, by, voters=voters, seed=model.random_state)
     named = estimand or ("" if model.stage1_.estimand == AS_VOTED else model.stage1_.estimand)
-    columns = columns_of(log, list(standings(log, groups, model.regularizer)), named or AS_VOTED)
-    rows = [dict(zip(columns, values, strict=True)) for values in zip(*columns.values(), strict=True)]
+    columns, about = (
+        columns_of(log, list(standings(log, groups, model.regularizer))),
+        {"estimand": named} if named else {},
+    )
+    rows = [dict(zip(columns, values, strict=True)) | about for values in zip(*columns.values(), strict=True)]
     return rows, {group.name if by else "": group.notes for group in groups}
 
 
