@@ -205,8 +205,6 @@ def fit(
     if by:
         by_value(log, by, log.context_offsets[1:] > log.context_offsets[:-1])  # refuses what is no context column
     model = learning.model(chosen_rows(file, reading.where), log.agents, seed=reading.seed, show=show)
-    if log.texts and not (learning.text_model or quiet):
-        tell(_STRONGER)
     division = _Division(log, holdout, reading.seed)
     del log  # of a large one only the parts stay
     model.fit(division.log)
@@ -218,6 +216,8 @@ def fit(
         print_json({**paths, **_summary_dict(model, column, evaluation, margin), "note": note})
     elif not quiet:
         _print_summary(model, column, evaluation, note, margin)
+        if model.stage1_.log.texts and not learning.text_model:
+            tell(_STRONGER)
         _print_next(model, out, column, report)
     if report is None:
         return
