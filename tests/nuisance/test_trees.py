@@ -12,6 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import nasheval as ne
 from nasheval.boosting import complete
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import InputError
@@ -262,3 +263,16 @@ def test_importing_stays_light():
         "assert not {'lightgbm', 'sklearn', 'joblib', 'torch'} & set(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_training_set_of_one_voter_is_parted_by_contexts():
+    """One voter with half of the votes is alone in one of two training sets."""
+    rng = np.random.default_rng(5)
+    first = rng.integers(0, 4, 600)
+    second = (first + rng.integers(1, 4, 600)) % 4
+    voter = np.where(rng.random(600) < 0.5, "big", [f"v{i % 25}" for i in range(600)])
+    table = {"lang": rng.choice(["en", "de"], 600), "winner": rng.choice(["model_a", "model_b"], 600), "voter": voter}
+    table |= {"model_a": [f"m{i}" for i in first], "model_b": [f"m{i}" for i in second]}
+    log = ne.read_votes(pa.table(table), context=["lang"], voter="voter")
+    model = ne.NashEval(outcome="lightgbm", folds=2, n_jobs=1, verbose=False).fit(log)
+    assert np.isfinite(model.payoff_interval().error[0, 1])

@@ -156,7 +156,9 @@ def _over_menus(log: Feedback, X: Features, seen: Bools, params: Mapping[str, An
     records = records_of(log, seen)
     context, weight = log.context_of[records], log.records.weights[records]
     rows, menu = (np.cumsum(seen) - 1)[context], log.menus.of_record[records].astype(np.float64)
-    held = held_out(log.units[context], np.random.default_rng(params["seed"]))
+    unit = log.units[context]
+    unit = unit if len(unit) and (unit != unit[0]).any() else context  # one voter alone is parted by contexts
+    held = held_out(unit, np.random.default_rng(params["seed"]))
     data = binned(X.trees[seen], X.categorical, params)
     kept, test = (take(data, rows[side], menu[side], weight[side]) for side in (~held, held))
     trees = int(loss_curve(kept, test, params).argmin()) + 1
