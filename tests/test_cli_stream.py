@@ -229,3 +229,35 @@ def test_memory_does_not_grow_with_the_file(models, tmp_path):
         done = subprocess.run(command, capture_output=True, text=True, check=True)
         peaks.append(int(done.stdout))
     assert peaks[1] < 1.08 * peaks[0]
+
+
+class _Workers:
+    """Two workers that stand in for those of Ray: each call is made from scratch, as on another machine."""
+
+    count = 2
+
+    def __init__(self):
+        self.asked = []
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *raised):
+        return None
+
+    def run(self, call, arguments, done=lambda: None):
+        cloudpickle = pytest.importorskip("ray.cloudpickle")
+        self.asked.append(list(arguments))
+        return [cloudpickle.loads(cloudpickle.dumps(call))(number) for number in arguments]
+
+
+@pytest.mark.usefixtures("small_blocks")
+def test_the_workers_of_a_cluster_share_the_parts_out(models, file, monkeypatch):
+    pytest.importorskip("ray", reason="the extra 'ray' is not installed")
+    assert run("predict", models / "voters", file, "-o", "local.parquet").exit_code == 0
+    pool = _Workers()
+    monkeypatch.setattr("nasheval.engine.workers", lambda engine: pool)
+    done = run("predict", models / "voters", file, "-o", "ray.parquet", "--engine", "ray")
+    assert done.exit_code == 0, done.output
+    assert pool.asked == [[0, 1], [2]]
+    assert pq.read_table("ray.parquet").equals(pq.read_table("local.parquet"))

@@ -1,7 +1,6 @@
 """Engines: threads of this process and the workers of a cluster give the same numbers."""
 
 import sys
-import tempfile
 import threading
 import time
 
@@ -9,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from sklearn.linear_model import LogisticRegression, Ridge
+from threadpoolctl import threadpool_info, threadpool_limits
 
 import nasheval as ne
 from nasheval import engine
@@ -16,30 +16,21 @@ from nasheval.boosting import Bins, complete
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.nuisance.learners import Effort, Features, run_all
 from nasheval.nuisance.voters import Voters
+from studies.benchmarks.cluster import nodes
 from studies.harness.running import run_cells
 from studies.harness.study import Cell
 
 ray = pytest.importorskip("ray", reason="the extra 'ray' is not installed")
 VOTERS = Voters(voters=2, epochs=2, members=1, weight_decay=0.3)
 QUICK = {"outcome": VOTERS, "folds": 3, "device": "cpu", "verbose": False}
-STORE = 80 * 2**20  # bytes of each node's object store
 pytestmark = [pytest.mark.slow, pytest.mark.filterwarnings("default")]  # the warnings are Ray's own
 
 
 @pytest.fixture(scope="module")
 def cluster():
     """Three nodes of one core each."""
-    from ray.cluster_utils import Cluster
-
-    node = {"num_cpus": 1, "object_store_memory": STORE, "include_dashboard": False}
-    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
-        made = Cluster(initialize_head=True, head_node_args={**node, "temp_dir": folder})
-        for _ in range(2):
-            made.add_node(num_cpus=1, object_store_memory=STORE)
-        ray.init(address=made.address, log_to_driver=False, logging_level="ERROR")
+    with nodes([1, 1, 1]) as made:
         yield made
-        ray.shutdown()
-        made.shutdown()
 
 
 @pytest.fixture(scope="module")
@@ -126,6 +117,26 @@ def test_without_ray_it_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(ne.MissingExtraError, match=r"nasheval\[ray\]"), ne.workers("ray"):
         pass
+
+
+def blas_threads():
+    return {pool["num_threads"] for pool in threadpool_info() if pool["user_api"] == "blas"}
+
+
+def test_blocks_of_one_thread_nest_and_overlap():
+    with threadpool_limits(2, user_api="blas"):
+        with engine.one_thread(), engine.one_thread():
+            assert blas_threads() == {1}
+        first, second = engine.one_thread(), engine.one_thread()
+        first.__enter__()
+        second.__enter__()
+        first.__exit__(None, None, None)  # the second is still open
+        assert blas_threads() == {1}
+        second.__exit__(None, None, None)
+        assert blas_threads() == {2}
+        with pytest.raises(KeyError), engine.one_thread():
+            raise KeyError
+        assert blas_threads() == {2}
 
 
 def test_a_model_from_a_folder_answers_here(draws, tmp_path):

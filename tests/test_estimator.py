@@ -20,6 +20,7 @@ from nasheval.cli import app
 from nasheval.errors import InputError
 from nasheval.feedback.groups import chosen_contexts
 from nasheval.game.solver import solve
+from nasheval.nuisance.learners import Features
 from nasheval.nuisance.voters import Voters
 from nasheval.payoff import on_card
 from nasheval.payoff.surfaces import Boosting
@@ -285,6 +286,15 @@ def test_an_explanation_holds_the_game_the_neighbours_and_their_votes(fitted):
     assert "The votes that weigh most" in str(found)
     with pytest.raises(InputError, match="2 contexts were given; give one"):
         model.explain(contexts[:2])
+
+
+def test_of_contexts_equally_near_the_first_rows_count():
+    """Whatever the processor: which of equal numbers a partial sort keeps depends on it."""
+    table = np.repeat([[0.0], [1.0]], [70, 60], axis=0)[np.random.default_rng(0).permutation(130)]
+    logged, here = Features(table, table), Features(np.ones((1, 1)), np.ones((1, 1)))
+    rows, distance = nearest_contexts(logged, here, 5)
+    assert rows.tolist() == np.flatnonzero(table == 1)[:5].tolist()
+    assert not distance.any()
 
 
 def test_evaluation_uses_the_stage_1_of_a_fitted_model_again(monkeypatch):

@@ -6,11 +6,14 @@ a cluster gets it once, through Ray's object store, where all workers of a machi
 
 from __future__ import annotations
 
+import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from typing import Any, NamedTuple, TypeVar, get_args
 
-from nasheval.choices import Engine
+from nasheval.choices import Device, Engine
 from nasheval.errors import InputError, MissingExtraError
 
 T = TypeVar("T")
@@ -127,8 +130,55 @@ def run_threads(
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Give linear algebra one thread: calls run side by side, and sums by several threads round differently."""
-    from threadpoolctl import threadpool_limits
+    """Give linear algebra one thread: threads that wait for the next product take the cores of those that work.
 
-    with threadpool_limits(1, user_api="blas"):
+    Besides, sums by several threads round differently. Blocks may nest and overlap, on several threads: the last to end
+    gives the threads back.
+    """
+    with _limit.lock:
+        if not _limit.depth:
+            _limit.held = _blas(*(name in sys.modules for name in _LOADERS)).limit(limits=1, user_api="blas")
+        _limit.depth += 1
+    try:
         yield
+    finally:
+        with _limit.lock:
+            _limit.depth -= 1
+            if not _limit.depth:
+                _limit.held.restore_original_limits()
+
+
+class _Limit:
+    """How many blocks of `one_thread` are open in this process, and what gives the threads back."""
+
+    depth: int = 0
+    held: Any = None
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+
+
+_limit = _Limit()
+_LOADERS = ("scipy.linalg", "torch")  # bring libraries of linear algebra of their own
+
+
+@cache
+def _blas(*loaded: bool) -> Any:
+    """Return what limits the libraries of linear algebra; looking them up takes milliseconds, so once per loader."""
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+def chosen_device(device: Device) -> str:
+    """Return "cpu" or "cuda"."""
+    if device not in get_args(Device):
+        raise InputError(f"device is {device!r}; accepted are 'auto', 'cpu' and 'cuda'.")
+    if device == "cpu":
+        return device
+    import torch
+
+    available = torch.cuda.is_available()
+    if device == "cuda" and not available:
+        raise InputError("device is 'cuda', but PyTorch sees no such device here; use 'cpu' or 'auto'.")
+    return "cuda" if available else "cpu"

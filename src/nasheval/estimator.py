@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import copy
 from dataclasses import dataclass, replace
-from typing import Any, Literal, Self, get_args
+from typing import Any, Literal, Self
 
 import numpy as np
 from sklearn.base import BaseEstimator
@@ -14,8 +14,8 @@ from sklearn.exceptions import NotFittedError as SklearnNotFitted
 
 from nasheval.arrays import Floats, is_whole
 from nasheval.choices import Device, Engine, Search
-from nasheval.contexts.table import as_table, count_rows
-from nasheval.engine import workers
+from nasheval.contexts.table import as_table, count_rows, one_row
+from nasheval.engine import chosen_device, workers
 from nasheval.errors import InputError
 from nasheval.feedback.groups import chosen_contexts
 from nasheval.feedback.log import Feedback
@@ -407,29 +407,3 @@ def load(path: Any, *, text_encoder: Any = None) -> NashEval:
     from nasheval.store import load as load_folder
 
     return load_folder(path, NashEval, text_encoder=text_encoder)
-
-
-def chosen_device(device: Device) -> str:
-    """Return "cpu" or "cuda"."""
-    if device not in get_args(Device):
-        raise InputError(f"device is {device!r}; accepted are 'auto', 'cpu' and 'cuda'.")
-    if device == "cpu":
-        return device
-    import torch
-
-    available = torch.cuda.is_available()
-    if device == "cuda" and not available:
-        raise InputError("device is 'cuda', but PyTorch sees no such device here; use 'cpu' or 'auto'.")
-    return "cuda" if available else "cpu"
-
-
-def one_row(context: object) -> Any:
-    """Return a table of one context, given as a record, a vector, or a table or array of one row."""
-    if isinstance(context, Mapping):
-        context = [context]
-    elif isinstance(context, np.ndarray) and context.ndim == 1:
-        context = context[None]
-    table = as_table(context)
-    if table.num_rows != 1:
-        raise InputError(f"{table.num_rows} contexts were given; give one.")
-    return table

@@ -15,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import numpy as np
 from rich.console import Console
@@ -26,7 +27,7 @@ from studies.harness.running import Engine
 
 MOST = 1.15  # times the local fit, on one node
 NODES = 3
-STORE = 200 * 2**20  # bytes of a node's object store
+STORE = 100 * 2**20  # bytes of a node's object store
 
 
 @contextmanager
@@ -35,9 +36,10 @@ def nodes(cores: Sequence[int]) -> Iterator[Any]:
     import ray
     from ray.cluster_utils import Cluster
 
-    with tempfile.TemporaryDirectory(prefix="ray", dir="/tmp") as folder:
-        shared = {"object_store_memory": STORE, "include_dashboard": False}
-        made = Cluster(initialize_head=True, head_node_args={**shared, "num_cpus": cores[0], "temp_dir": folder})
+    node = {"object_store_memory": STORE, "include_dashboard": False}
+    folder = tempfile.TemporaryDirectory(prefix="ray", dir="/tmp")
+    with folder as name, patch.dict(os.environ, RAY_TMPDIR=name):  # where it notes the cluster's address too
+        made = Cluster(initialize_head=True, head_node_args={**node, "num_cpus": cores[0]})
         try:
             for count in cores[1:]:
                 made.add_node(num_cpus=count, object_store_memory=STORE)

@@ -4,9 +4,10 @@
 fits an arena (`studies/benchmarks/big_arena.py`: 20 numbers and five groups, pairs drawn by context) of 50 agents at
 every number of votes, and of every number of agents at a million votes, each in a process of its own; then asks for
 lotteries at new contexts and for the leaderboard of the groups. It prints seconds, processor seconds, peak memory of
-the process and the exponents from size to size, in votes and in pairs of agents, beside their limits, and how far the
-estimated payoffs are from the truth. Finished sizes are kept in cells.jsonl and not run again unless the code of the
-package changes; a size that is not done in `--minutes`, or asks for more than `--most-gb`, says so.
+the process and the exponents from size to size, and from the first to the last, in votes and in pairs of agents, beside
+their limits, and how far the estimated payoffs are from the truth. Finished sizes are kept in cells.jsonl and not run
+again unless the code of the package changes; a size that is not done in `--minutes`, or asks for more than `--most-gb`,
+says so.
 """
 
 from __future__ import annotations
@@ -163,9 +164,10 @@ def by_agents(rows: Rows) -> Table:
     """Return how everything grows with pairs of agents."""
     header = ("agents", "pairs", "fit, CPU s", "exponent in pairs", "leaderboard, s", "leaderboard, CPU s",
               "exponent in pairs", "µs per context", "exponent in pairs, CPU", "peak, GB", "verdict")  # fmt: skip
-    lines, before = [], None
-    for row in sorted(rows, key=lambda row: row["agents"]):
-        powers = [exponent(before, row, name, _pairs) for name in ("fit_cpu", "board_cpu", "predict_cpu")]
+    lines, before, steps = [], None, ("fit_cpu", "board_cpu", "predict_cpu")
+    ordered = sorted(rows, key=lambda row: row["agents"])
+    for row in ordered:
+        powers = [exponent(before, row, name, _pairs) for name in steps]
         minutes, gb = BOARD.get(row["agents"], (math.inf, math.inf))
         failed = _over(row, "board_wall", 60 * minutes) or _over(row, "board_peak_gb", gb) or _steep(powers)
         figures = (_of(row, "fit_cpu"), powers[0], _of(row, "board_wall"), _of(row, "board_cpu"), powers[1],
@@ -173,6 +175,11 @@ def by_agents(rows: Rows) -> Table:
         texts = map(number, (_pairs(row), *figures))
         lines.append((str(row["agents"]), *texts, _verdict(row, failed)))
         before = row
+    if len(ordered) > 2:
+        powers = [exponent(ordered[0], ordered[-1], name, _pairs) for name in steps]
+        fit, board, asked = map(number, powers)
+        verdict = "MISSED" if _steep(powers) else "met"
+        lines.append(("first to last", "", "", fit, "", "", board, "", asked, "", verdict))
     most = f"limits: exponents {IN_PAIRS:g} in pairs; leaderboard of 300 agents 2 min, 6 GB"
     return Table(f"Growth with agents ({most})", header, tuple(lines))
 

@@ -182,6 +182,10 @@ def test_a_model_of_contexts_and_agents_at_all_pairs(seed, agents, leaves, as_ca
     np.testing.assert_array_equal(alone, expected[:5])
     cells, of_pair = rng.integers(0, 23, 100), rng.integers(0, len(j), 100)
     np.testing.assert_array_equal(surface.cells(Features(at, at), cells, of_pair), expected[cells, of_pair])
+    some = rng.random(len(j)) < 0.3
+    fewer = surface.only(some)
+    np.testing.assert_array_equal(fewer.predict(Features(at, at)), np.where(some, expected, 0.0))
+    assert fewer.values(Features(at, at)).shape == (23, (some & known).sum())
 
 
 def test_pairs_are_grouped_and_contexts_are_few_walks():

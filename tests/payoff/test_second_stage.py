@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from sklearn.dummy import DummyRegressor
@@ -398,6 +400,17 @@ def test_votes_at_one_context_only_are_no_obstacle():
     for form in ("shared", "per-pair"):
         with pytest.raises(InputError, match="This log has no records"):
             fit_payoff(pseudo, form)
+
+
+def test_a_correction_is_the_same_when_its_trees_answer_for_some_pairs_only():
+    _, x, _, _, fit = duels(n=2000)
+    rows, some = features(x[:50]), np.array([0.5, 0, 0, 0.2, 0, 0])
+    whole = fit_payoff(pseudo_outcomes(fit), boosting=FAST, strength=1.0)
+    whole = replace(whole, strength=replace(whole.strength, per_pair=tuple(some)))
+    for surface in (whole.surface, PairSurface.of([0.1 * p for p in range(6)])):
+        payoffs = [replace(whole, surface=one).predict_pairs(rows) for one in (surface, surface.only(some != 0))]
+        np.testing.assert_array_equal(*payoffs)
+        assert not np.array_equal(payoffs[0], replace(whole, surface=None).predict_pairs(rows))
 
 
 def test_what_cannot_be_is_refused(monkeypatch):

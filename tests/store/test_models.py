@@ -217,9 +217,10 @@ STRENGTH = "stage1/payoff/strength"
 @pytest.fixture
 def corrected(tmp_path):
     """A saved model whose ten pairs have strengths of their own."""
-    model = fitted(paper_log(n=300), outcome=Intercept(), second_stage="corrected")
+    model = fitted(paper_log(n=300), outcome=Intercept(), second_stage="corrected", strength=1.0)
     assert model.stage1_.payoff.surface is not None
-    strength = replace(model.stage1_.payoff.strength, strength=0.4, per_pair=(0.0, 0.25, *[0.75] * 8))
+    chosen = {"per_pair": (0.0, 0.25, *[0.75] * 8), "pairs_gain": 0.1, "pairs_gain_error": 0.01}
+    strength = replace(model.stage1_.payoff.strength, strength=0.4, chosen=True, **chosen)
     model.stage1_ = replace(model.stage1_, payoff=replace(model.stage1_.payoff, strength=strength))
     model.save(tmp_path / "model")
     return model, tmp_path / "model"

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 import nasheval.cli.reporting as reporting
-from nasheval.choices import Device, Engine, OutcomeName, PolicyName, PropensityName, Search, SecondStage, Unseen
+from nasheval.choices import Device, OutcomeName, PolicyName, PropensityName, Search, SecondStage, Unseen
 from nasheval.cli.evaluating import compared, plainly
 from nasheval.cli.leaderboard import board_of, note_lines, silent_lines, standings_table, winners_table
-from nasheval.cli.options import MARGIN, TableOrJson, grouped, split
+from nasheval.cli.options import ENGINE, MARGIN, TableOrJson, grouped, split
 from nasheval.cli.printing import console, escaped, print_json, tell
 from nasheval.cli.reading import FILES, Reading, chosen_rows
 from nasheval.errors import Argument, InputError, NashEvalError
@@ -123,10 +123,7 @@ class Learning:
     folds: Annotated[int | None, _option("Folds of the cross-fitting; by default 5.", min=2)] = None
     tune: Annotated[Search | None, _option("Search hyperparameters.")] = None
     jobs: Annotated[int | None, _option("Cores, or workers of the cluster; by default all.", min=1)] = None
-    engine: Annotated[
-        Engine | None,
-        _option("Where the work is done: local (the default), or ray: a cluster, that of RAY_ADDRESS if it is set."),
-    ] = None
+    engine: ENGINE = None
     device: Annotated[Device | None, _option("Where networks are trained; by default a GPU if there is one.")] = None
 
     def model(self, source: str | Source, agents: Sequence[str], *, seed: int, show: bool) -> NashEval:

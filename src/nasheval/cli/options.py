@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal, get_type_hints
 
 import typer
 
-from nasheval.choices import Speaks
+from nasheval.choices import Engine, Speaks
 from nasheval.errors import InputError
 
 Format = Literal["table", "csv", "json"]
@@ -36,6 +36,13 @@ TEXT_MODEL = Annotated[
         help="What turns texts into vectors, where the folder does not hold it or its weights are not here: the "
         "name of the model it was fitted with, which is then fetched, or its folder.",
         metavar="NAME",
+    ),
+]
+ENGINE = Annotated[
+    Engine | None,
+    typer.Option(
+        help="Where the work is done: local (the default), or ray: a cluster, that of RAY_ADDRESS if it is set.",
+        show_default=False,
     ),
 ]
 MARGIN = Annotated[

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, BinaryIO
 
 import typer
 
-from nasheval.cli.options import MODEL, TEXT_MODEL, Format, grouped, split
+from nasheval.cli.options import ENGINE, MODEL, TEXT_MODEL, Format, grouped, split
 from nasheval.cli.parts import Parts, fingerprint
 from nasheval.cli.printing import console, escaped, print_csv, print_json, tell
 from nasheval.cli.reading import chosen_rows, joined
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from nasheval.arrays import Floats, Ints
+    from nasheval.choices import Engine
+    from nasheval.engine import Workers
     from nasheval.estimator import NashEval
     from nasheval.feedback.readers.context_rows import ContextRows
 
@@ -52,6 +54,7 @@ def predict(
     budget: BUDGET = None,
     cost_weight: WEIGHT = None,
     text_model: TEXT_MODEL = "",
+    engine: ENGINE = None,
     format: Annotated[Format, typer.Option(help="How to print, without --out.")] = "csv",
 ) -> None:
     """Give the winning lottery at each context of a file.
@@ -61,7 +64,8 @@ def predict(
 
     From Parquet to Parquet, memory does not grow with the file: all rows are checked first, then predicted part by
     part into the folder OUT.parts, which becomes OUT at the end. A run that was interrupted goes on where it stopped
-    when the same command is given again; if the model, the input or an option has changed since, it refuses.
+    when the same command is given again; if the model, the input or an option has changed since, it refuses. With
+    --engine ray the workers of a cluster share the parts out; each of its machines must see the input.
 
     Examples:
 
@@ -88,7 +92,7 @@ def predict(
     if out is not None and _in_parts(rows, out, size):
         asked = {"where": where, "join": join, "keep": keep, "agents": agents, "budget": budget}
         parts = Parts(out, fingerprint(model, rows.files, {**asked, "cost_weight": cost_weight}), size)
-        counts, total = _predict_parts(rows, answer, parts), parts.rows or 0
+        counts, total = _predict_parts(rows, answer, parts, engine or "local"), parts.rows or 0
     else:
         answers, counts = _predict_whole(rows, answer, size)
         total = answers.num_rows
@@ -144,8 +148,10 @@ def _predict_whole(rows: ContextRows, answer: _Answer, size: int) -> tuple[pa.Ta
     return pa.concat_tables([one.replace_schema_metadata(None) for one in answers]), counts
 
 
-def _predict_parts(rows: ContextRows, answer: _Answer, parts: Parts) -> Ints:
+def _predict_parts(rows: ContextRows, answer: _Answer, parts: Parts, engine: Engine) -> Ints:
     """Write the answers to all rows part by part, those that are there already left out."""
+    from nasheval.engine import workers
+
     if parts.rows is None:
         parts.begin(rows.check(parts.size))
     done, total = parts.finished(), parts.rows or 0
@@ -153,16 +159,32 @@ def _predict_parts(rows: ContextRows, answer: _Answer, parts: Parts) -> Ints:
     if done:
         tell(f"{min(total, begun):,} of {total:,} lotteries are there from an earlier run.")
     try:
-        with rows_done(total, begun, show=sys.stderr.isatty()) as advance:
-            for contexts, carried in rows.blocks(parts.size, skip=begun) if begun < total else ():
-                parts.write(done, answer(contexts, carried))
+        with workers(engine) as pool, rows_done(total, begun, show=sys.stderr.isatty()) as advance:
+            for part in _parts_from(done, rows, answer, parts, pool):
+                parts.write(done, part)
                 done += 1
-                advance(carried.num_rows)
+                advance(part.num_rows)
         return _counted(parts.join())
     except KeyboardInterrupt:
         kept = f"{min(total, done * parts.size):,} of {total:,} lotteries are kept in {parts.folder}"
         tell(f"{kept}; give the same command again to go on.")
         raise
+
+
+def _parts_from(
+    done: int, rows: ContextRows, answer: _Answer, parts: Parts, pool: Workers | None
+) -> Iterator[pa.Table]:
+    """Yield the answers to the parts that are not there yet; on a cluster, each worker reads its rows by itself."""
+    size, total = parts.size, parts.rows or 0
+    if pool is None:
+        for contexts, carried in rows.blocks(size, skip=done * size) if done * size < total else ():
+            yield answer(contexts, carried)
+        return
+    missing = range(done, -(-total // size))
+    for start in range(0, len(missing), pool.count):
+        yield from pool.run(
+            lambda number: answer(*next(rows.blocks(size, skip=number * size))), missing[start : start + pool.count]
+        )
 
 
 def _changes(model: NashEval, agents: str, budget: float | None, weight: float | None) -> dict[str, Any]:

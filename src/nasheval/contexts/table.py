@@ -206,3 +206,15 @@ def count_rows(contexts: object) -> int:
     if isinstance(contexts, Sized) and not isinstance(contexts, Mapping | str | pa.Table):
         return len(contexts)
     return int(as_table(contexts).num_rows)
+
+
+def one_row(context: object) -> Any:
+    """Return a table of one context, given as a record, a vector, or a table or array of one row."""
+    if isinstance(context, Mapping):
+        context = [context]
+    elif isinstance(context, np.ndarray) and context.ndim == 1:
+        context = context[None]
+    table = as_table(context)
+    if table.num_rows != 1:
+        raise InputError(f"{table.num_rows} contexts were given; give one.")
+    return table

@@ -99,7 +99,7 @@ def walk_means(
 @compiled
 def walk_pairs(
     start: int, stop: int, table: Floats, nodes: Array, words: Ints, values: Floats, roots: Ints, link: int,
-    divisor: float, group_of: Ints, ends: Ints, groups: Ints, most: int, pairs: Ints, out: Floats,
+    divisor: float, group_of: Ints, ends: Ints, groups: Ints, most: int, out: Floats,
 ) -> None:  # fmt: skip
     """Write the predictions of a model of (x, j, k) at contexts start, ..., stop - 1 and all pairs into `out`.
 
@@ -111,9 +111,10 @@ def walk_pairs(
         group_of: (trees, pairs) the group of each pair.
         ends, groups: (leaves + 1,) where the groups of each leaf begin in `groups`.
         most: the largest number of groups of a tree.
-        pairs: (pairs,) columns of `out`.
+        out: (n, pairs).
     """
-    stack, total, own = np.empty(len(values) + 1, np.int32), np.empty(len(pairs)), np.empty(most)
+    pairs = out.shape[1]
+    stack, total, own = np.empty(len(values) + 1, np.int32), np.empty(pairs), np.empty(most)
     for row in range(start, stop):
         total[:] = 0.0
         for tree in range(len(roots)):
@@ -131,7 +132,7 @@ def walk_pairs(
                         top += 1
                 for i in range(ends[~place], ends[~place + 1]):
                     own[groups[i]] = values[~place]
-            for pair in range(len(pairs)):
+            for pair in range(pairs):
                 total[pair] += own[group_of[tree, pair]]
-        for pair in range(len(pairs)):
-            out[row, pairs[pair]] = _linked(total[pair] / divisor, link)
+        for pair in range(pairs):
+            out[row, pair] = _linked(total[pair] / divisor, link)

@@ -197,17 +197,17 @@ class AtPairs:
         starts = offsets_of(np.concatenate([*leaves, np.zeros(0, np.int64)])).astype(np.int64)
         return AtPairs(packed, group_of, starts, joined, int(group_of.max(initial=0)) + 1, tree_of)
 
-    def predict(self, table: Floats, columns: Ints, out: Floats) -> None:
-        """Write the predictions at the rows of a table of x into `columns` of `out`."""
+    def predict(self, table: Floats, out: Floats) -> None:
+        """Write the predictions at the rows of a table of x, one column per pair, into `out`."""
         trees, x = self.packed, as_lightgbm_sees(table, self.packed.width - 2)
         if len(table) == 1 and not (trees.links.any() or walks_are_compiled()):
-            out[0, columns] = self._one(x) / trees.divisors
+            out[0] = self._one(x) / trees.divisors
             return
         from nasheval.forests.kernels import walk_pairs
         from nasheval.game.compiled import spread
 
         model = trees.nodes, trees.words, trees.values, trees.roots, int(trees.links[0]), float(trees.divisors[0])
-        at = self.group_of, self.ends, self.groups, self.most, columns
+        at = self.group_of, self.ends, self.groups, self.most
         spread(walk_pairs, len(table), 3.0 * self.group_of.size, x, *model, *at, out)
 
     def _one(self, table: Floats) -> Floats:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
+from nasheval.engine import one_thread
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.crossfit import NuisanceFit
 from nasheval.nuisance.learners import (
@@ -50,10 +51,8 @@ class BestPropensity:
 
     def fit(self, log: Feedback, X: Features, train: Bools, effort: Effort) -> ChosenModels:
         """Fit all candidates and keep the best; see `Learner.fit`."""
-        from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
-
         require_draws(log)
-        with threadpool_limits(1, "blas"):  # for matrices this small, threads cost more than they bring
+        with one_thread():
             leaves_out = (~train[:, log.context_of]).any()
             masks = train if leaves_out else _inner(log, train[0], effort.seed)
             candidates = dict(_candidates(log, X, masks, effort))

@@ -162,14 +162,12 @@ class NuisanceFit:
         """Return (cells,) out-of-fold predictions at contexts context[i] and columns column[i]."""
         values, fold = np.empty(len(context)), self.fold[context]
         if isinstance(models, CellModels):
-            from threadpoolctl import threadpool_limits  # type: ignore[import-untyped]
 
             def predict(rows: Ints) -> None:
                 values[rows] = models.cells(self.X, int(fold[rows[0]]), context[rows], column[rows])
 
             blocks = [rows for number in range(self.n_folds) for rows in _blocks(np.flatnonzero(fold == number))]
-            with threadpool_limits(1 if self.n_jobs > 1 else None, "blas"):
-                run_all(predict, blocks, max(1, len(blocks)), Effort(n_jobs=self.n_jobs))
+            run_all(predict, blocks, max(1, len(blocks)), Effort(n_jobs=self.n_jobs))
             return values
         for contexts, predicted in self.out_of_fold(models, width):
             place = np.full(self.log.n_contexts, -1)

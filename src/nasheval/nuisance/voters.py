@@ -16,6 +16,7 @@ from functools import cached_property
 import numpy as np
 
 from nasheval.arrays import Array, Bools, Floats, Ints
+from nasheval.engine import one_thread
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
@@ -161,14 +162,17 @@ class VoterModels:
     def _answers(self, X: Features, folds: range, several: tuple[Probes, ...]) -> list[Floats]:
         columns = sum(len(probes.menus.columns) for probes in several)
         step = max(1, _CELLS // max(1, columns, self.shape.outputs * len(folds)))
-        if len(X) <= step:
+        if len(X) == 1:
             return self._chunk(X, folds, several)
-        verdicts: list[Floats] = [np.empty((len(X), probes.n_columns)) for probes in several]
-        for start in range(0, len(X), step):
-            rows = slice(start, start + step)
-            for whole, part in zip(verdicts, self._chunk(X[rows], folds, several), strict=True):
-                whole[rows] = part
-        return verdicts
+        with one_thread():
+            if len(X) <= step:
+                return self._chunk(X, folds, several)
+            verdicts: list[Floats] = [np.empty((len(X), probes.n_columns)) for probes in several]
+            for start in range(0, len(X), step):
+                rows = slice(start, start + step)
+                for whole, part in zip(verdicts, self._chunk(X[rows], folds, several), strict=True):
+                    whole[rows] = part
+            return verdicts
 
     def _chunk(self, X: Features, folds: range, several: tuple[Probes, ...]) -> list[Floats]:
         """Return (n, columns) for each of several probes."""

@@ -149,7 +149,7 @@ def learn_correction(
         return None, chosen
     surface = candidate.begin(np.ones(len(cells.pair), bool))
     grow_all(surface.boosters, chosen.trees, effort.share(_LAST))
-    return surface.freed(), chosen
+    return surface.freed().only(np.asarray(chosen.per_pair) != 0), chosen
 
 
 def _candidates(pseudo: PseudoOutcomes, cells: Cells, boosting: Boosting, n_jobs: int) -> list[Candidate]:

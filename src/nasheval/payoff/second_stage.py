@@ -124,16 +124,25 @@ class PayoffModel:
 
     def correction(self, X: Features) -> Floats:
         """Return what is added to the plug-in payoff of each pair before clipping, (n, n_pairs); 0 without one."""
+        correction = np.zeros((len(X), len(self.covered)))
+        self._correct(correction, X)
+        return correction
+
+    def _correct(self, payoffs: Floats, X: Features) -> None:
+        """Add to plug-in payoffs, (n, n_pairs), what is learned of the pairs that are corrected."""
         if self.plugin is None or self.surface is None or self.strength is None:
-            return np.zeros((len(X), len(self.covered)))
-        h = self.surface.predict(X)
-        h *= self._strengths
-        return h
+            return
+        h, pairs = self.surface.values(X), self.surface.pairs
+        if pairs is None:
+            h *= self._strengths
+            payoffs += h
+        else:
+            h *= self._strengths[pairs]
+            payoffs[:, pairs] += h
 
     def _pairs(self, X: Features) -> Floats:
         payoffs, bridged = self._plugged(X)
-        if self.plugin is not None and self.surface is not None and self.strength is not None:
-            payoffs += self.correction(X)
+        self._correct(payoffs, X)
         style = None if self.style is None else self.style.predict(X)
         if self.style is not None and style is not None:
             payoffs = self.covered * self.style.equal(payoffs, style)

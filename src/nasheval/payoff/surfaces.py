@@ -78,9 +78,16 @@ class PairSurface:
 
     models: ColumnModels
 
-    def predict(self, X: Features) -> Floats:
+    @property
+    def pairs(self) -> Ints | None:
+        """The pairs that `values` are of; None: all."""
+        return None
+
+    def values(self, X: Features) -> Floats:
         """Return (n, n_pairs) values, 0 for pairs without a model."""
         return self.models.predict(X, 0)
+
+    predict = values
 
     def cells(self, X: Features, rows: Ints, pairs: Ints) -> Floats:
         """Return (cells,) values at rows[i] of X and pairs[i]."""
@@ -96,6 +103,11 @@ class PairSurface:
         models = [model if isinstance(model, float) else freed(model) for model in self.models.models[0]]
         return PairSurface.of(models, self.models.n_jobs)
 
+    def only(self, pairs: Bools) -> PairSurface:
+        """Return the surface that is 0 at all but some pairs, (n_pairs,), and costs nothing at the others."""
+        models = zip(self.models.models[0], pairs, strict=True)
+        return PairSurface.of([model if kept else 0.0 for model, kept in models], self.models.n_jobs)
+
     @staticmethod
     def of(models: Sequence[Forest | Booster | float], n_jobs: int = 1) -> PairSurface:
         """Return the surface of one boosted model per pair."""
@@ -104,11 +116,11 @@ class PairSurface:
 
 @dataclass(frozen=True)
 class SharedSurface:
-    """One model of (x, j, k), with j and k as categories; 0 for pairs that it was not shown.
+    """One model of (x, j, k), with j and k as categories; 0 for pairs that it does not know.
 
     Args:
         model: the model.
-        known: (n_pairs,) which pairs it was shown.
+        known: (n_pairs,) the pairs that it was shown, or those of them that it is asked for.
         n_agents: K.
     """
 
@@ -117,16 +129,26 @@ class SharedSurface:
     n_agents: int
 
     def predict(self, X: Features) -> Floats:
-        """Return (n, n_pairs) values, 0 for pairs that it was not shown."""
-        pairs, values = self._pairs, np.zeros((len(X), n_pairs(self.n_agents)))
-        if self._at_pairs is not None:
-            self._at_pairs.predict(X.trees, pairs, values)
+        """Return (n, n_pairs) values, 0 for pairs that it does not know."""
+        values, pairs = self.values(X), self.pairs
+        if pairs is None:
             return values
-        step = max(1, _CELLS // max(1, len(pairs) * (X.trees.shape[1] + 2)))
+        wide = np.zeros((len(X), n_pairs(self.n_agents)))
+        wide[:, pairs] = values
+        return wide
+
+    def values(self, X: Features) -> Floats:
+        """Return (n, len(pairs)) values at the pairs that it knows."""
+        known = np.flatnonzero(self.known)
+        values = np.empty((len(X), len(known)))
+        if self._at_pairs is not None:
+            self._at_pairs.predict(X.trees, values)
+            return values
+        step = max(1, _CELLS // max(1, len(known) * (X.trees.shape[1] + 2)))
         for start in range(0, len(X), step):
             rows = np.arange(start, min(start + step, len(X)))
-            cells = self.cells(X, np.repeat(rows, len(pairs)), np.tile(pairs, len(rows)))
-            values[rows[:, None], pairs] = cells.reshape(len(rows), len(pairs))
+            cells = self.cells(X, np.repeat(rows, len(known)), np.tile(known, len(rows)))
+            values[rows] = cells.reshape(len(rows), len(known))
         return values
 
     def cells(self, X: Features, rows: Ints, pairs: Ints) -> Floats:
@@ -143,13 +165,13 @@ class SharedSurface:
         return values
 
     @cached_property
-    def _pairs(self) -> Ints:
-        """The pairs that it was shown."""
-        return np.flatnonzero(self.known)
+    def pairs(self) -> Ints | None:
+        """The pairs that it knows; None: all."""
+        return None if self.known.all() else np.flatnonzero(self.known)
 
     @cached_property
     def _at_pairs(self) -> AtPairs | None:
-        """The model evaluated at the agents of the pairs that it was shown."""
+        """The model evaluated at the agents of the pairs that it knows."""
         j, k = (agents[self.known] for agents in np.triu_indices(self.n_agents, 1))
         return AtPairs.of(self.model, j, k) if isinstance(self.model, Forest) else None
 
@@ -161,6 +183,10 @@ class SharedSurface:
     def freed(self) -> SharedSurface:
         """Return the surface as it is now, without the data its model was fitted on."""
         return replace(self, model=freed(self.model))
+
+    def only(self, pairs: Bools) -> SharedSurface:
+        """Return the surface that is 0 at all but some pairs, (n_pairs,), and costs nothing at the others."""
+        return replace(self, known=self.known & pairs)
 
 
 Surface: TypeAlias = PairSurface | SharedSurface  # a function of a context and a pair j < k

@@ -50,7 +50,7 @@ def _walk() -> None:
     packed, table, one = Packed.of([trees, 0.5]), np.zeros((2, 3), np.float32), np.zeros(1, np.int64)
     packed.predict(table)
     packed.cells(table, one, one)
-    AtPairs.of(trees, one, one + 1).predict(table[:, :1], one, np.empty((2, 1)))
+    AtPairs.of(trees, one, one + 1).predict(table[:, :1], np.empty((2, 1)))
 
 
 if __name__ == "__main__":

@@ -149,8 +149,8 @@ def nearest_contexts(logged: Features, here: Features, count: int) -> tuple[Ints
     if not logged.network.shape[1]:
         return np.arange(count), np.zeros(count)
     away = np.sqrt(((logged.network - here.network[:1]) ** 2).mean(axis=1))
-    rows = np.argpartition(away, count - 1)[:count]
-    rows = rows[np.argsort(away[rows], kind="stable")]
+    rows = np.flatnonzero(away <= np.partition(away, count - 1)[count - 1])  # of equal distances the first rows
+    rows = rows[np.argsort(away[rows], kind="stable")][:count]
     return rows, away[rows].astype(np.float64)
 
 
