@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from nasheval.scoring import metrics as metrics
     from nasheval.scoring import plots as plots
     from nasheval.scoring.evaluate import evaluate as evaluate
+    from nasheval.scoring.promotion import promote as promote
 
 __version__ = "0.1.0"
 
@@ -78,6 +79,7 @@ _HOMES = {
     "metrics": "nasheval.scoring.metrics",
     "partition": "nasheval.feedback.partition",
     "plots": "nasheval.scoring.plots",
+    "promote": "nasheval.scoring.promotion",
     "read": "nasheval.feedback.readers.any_log",
     "read_rankings": "nasheval.feedback.readers.rankings",
     "read_scores": "nasheval.feedback.readers.scores",

@@ -40,6 +40,12 @@ def evaluate(
     by: Annotated[str, typer.Option(help="Context column; policies are compared within each of its values too.")] = "",
     costs: Annotated[str, typer.Option(help="What agents cost, as in fit; by default what the model knows.")] = "",
     voters: VOTERS = None,
+    sequential: Annotated[
+        bool, typer.Option("--sequential", help="Intervals that hold at every look, however often you look.")
+    ] = False,
+    planned: Annotated[
+        int, typer.Option(help="With --sequential: votes about which you expect to decide, the same each time.", min=1)
+    ] = 2000,
     text_model: TEXT_MODEL = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     format: FORMAT = "table",
@@ -54,6 +60,8 @@ def evaluate(
       nasheval evaluate model/ heldout.parquet --by language
 
       nasheval evaluate model/ heldout.csv --against bt,borda,best-single --format json
+
+      nasheval evaluate model/ votes-so-far.parquet --sequential --planned 5000
     """
     from nasheval.estimator import load
     from nasheval.feedback.readers.costs import read_costs
@@ -65,6 +73,7 @@ def evaluate(
         raise InputError(f"{heldout} is the log that the model was fitted on; give one that it has not seen.")
     prices = read_costs(costs, chosen_rows(heldout, reading.where), log.agents) if costs else loaded.costs
     how: dict[str, Any] = {"voters": voters, "show": not quiet, "seed": reading.seed}
+    how.update(sequential=sequential, planned=planned)
     evaluation = compared(loaded, log, against=against, by=by or None, costs=prices, **how)
     if format == "json":
         print_json({**evaluation.to_dict(), "plainly": plainly(evaluation)})
@@ -79,7 +88,7 @@ def compared(
     model: NashEval, test: Feedback, *, against: str = RIVALS, show: bool = False, **options: Any
 ) -> Evaluation:
     """Return how a model does against baselines of its Stage 1, on a log it has not seen; options: of `evaluate`."""
-    from nasheval.estimator import chosen_device
+    from nasheval.engine import chosen_device
     from nasheval.scoring.evaluate import evaluate
 
     return evaluate(

@@ -13,6 +13,7 @@ from nasheval.arrays import Bools, Floats
 from nasheval.feedback.groups import Groups
 from nasheval.files import json_values
 from nasheval.notes import once
+from nasheval.payoff.anytime import anytime_value
 from nasheval.payoff.bridging import pair_matrix
 from nasheval.payoff.clusters import Moments, Speaks, cluster_notes, group_moments
 from nasheval.payoff.grouped import FEW, Cluster
@@ -142,6 +143,7 @@ class Arena:
         confidence: of intervals that hold together.
         seed: of the draws that critical values come from.
         cluster, voters: as in `group_payoff`.
+        planned: votes about which a decision is expected, where intervals hold at every look; None: at one look.
     """
 
     pseudo: PseudoOutcomes
@@ -153,6 +155,7 @@ class Arena:
     seed: int
     cluster: Cluster | None
     voters: Speaks | None
+    planned: int | None = None
 
     def contests(self, groups: Groups) -> list[Contest]:
         """Return the contest of each group of contexts, their intervals holding for all groups together."""
@@ -170,9 +173,17 @@ class Arena:
         stakes = [values.reach[rows].mean(axis=0) for rows in inside]
         moments = group_moments(values.estimand, groups.code, len(groups), self.cluster, self.voters)
         family = [each.floored(np.maximum(stake, _SAME)) for each, stake in zip(moments, stakes, strict=True)]
-        c = critical_value(family, self.confidence, self.seed)
+        c = self._critical(family)
         slack = (1 - self.confidence) * _SLACK / max(1, len(groups) * values.estimand.n_columns)
         return [_of_group(values, rows, each, c, slack) for rows, each in zip(inside, family, strict=True)]
+
+    def _critical(self, family: list[Moments]) -> float:
+        """Return how many errors wide intervals are on either side."""
+        if self.planned is None:
+            return critical_value(family, self.confidence, self.seed)
+        means = sum(int(known_means(moments).sum()) for moments in family)
+        votes = self.pseudo.fit.log.n_records
+        return anytime_value(votes, self.planned, (1 - self.confidence) / (2 * max(means, 1)))
 
     def _contest(self, name: str, pairs: _Means, single: list[_Means]) -> Contest:
         P, moments = len(self.policies), pairs.moments

@@ -17,6 +17,7 @@ from nasheval.feedback.partition import Zero
 from nasheval.notes import few
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.aggregators import AnyAggregator
+from nasheval.payoff.anytime import PLANNED, checked_planned
 from nasheval.payoff.clusters import Speaks
 from nasheval.payoff.grouped import Cluster
 from nasheval.payoff.intervals import checked_level
@@ -43,6 +44,8 @@ def evaluate(
     cluster: Cluster | None = None,
     voters: Speaks | None = None,
     confidence: float = 0.95,
+    sequential: bool = False,
+    planned: int = PLANNED,
     seed: int = 0,
     n_jobs: int = 1,
     device: str = "cpu",
@@ -69,6 +72,9 @@ def evaluate(
         voters: whom the intervals speak for: "panel", these very voters, or "population", others like them; None: the
             population with 20 named voters or more, the panel with fewer.
         confidence: of the intervals.
+        sequential: intervals that hold at every look together, however often you look at a log that grows; they are
+            narrowest about `planned` votes, which is named before the first look and stays.
+        planned: the votes about which you expect to decide.
         seed: of everything that is drawn.
         n_jobs: threads or processes of the nuisances.
         verbose: show a progress bar, where there is a terminal.
@@ -77,6 +83,7 @@ def evaluate(
     train = _known_stage1(policies, train)
     policies = _checked(policies, test, train)
     checked_level(confidence)
+    looks = checked_planned(planned) if sequential else None
     # Say what is wrong before an hour of fitting.
     if by is not None:
         by_value(test, by, np.ones(test.n_contexts, bool))
@@ -102,7 +109,7 @@ def evaluate(
         lotteries = {name: lotteries_of(name, policy, test) for name, policy in played.items()}
         pseudo = stage1_of(test, second_stage="none").pseudo
     how: dict[str, Any] = {"cluster": cluster, "voters": voters, "confidence": confidence, "seed": seed}
-    return score(pseudo, lotteries, by=by, costs=costs, **how)
+    return score(pseudo, lotteries, by=by, costs=costs, planned=looks, **how)
 
 
 def squared_error(stage1: Stage1, log: Feedback) -> float:

@@ -69,6 +69,7 @@ class Evaluation:
         confidence: of the intervals.
         notes: what to know before trusting it.
         estimand: what values are made of: payoffs "as voted", or "at equal style".
+        planned: votes about which a decision is expected, where intervals of values hold at every look; None: at one.
     """
 
     overall: Contest
@@ -78,6 +79,7 @@ class Evaluation:
     confidence: float
     notes: tuple[str, ...]
     estimand: str = AS_VOTED
+    planned: int | None = None
 
     @property
     def policies(self) -> tuple[str, ...]:
@@ -148,6 +150,7 @@ class Evaluation:
             "agents": list(self.agents),
             "confidence": self.confidence,
             "estimand": self.estimand,
+            "planned": self.planned,
             "verdict": self.verdict,
             "best": self.best,
             "overall": self.overall.to_dict(),
@@ -165,7 +168,8 @@ class Evaluation:
         level, about = f"{self.confidence:.0%}", "" if self.estimand == AS_VOTED else f" {self.estimand},"
         if len(self.policies) > 1:
             size = f"{self.overall.n_contexts:,} contexts"
-            title = f"Head to head{about} over {size}, intervals of {level} for all pairs together"
+            looks = "" if self.planned is None else ", and at every look"
+            title = f"Head to head{about} over {size}, intervals of {level} for all pairs together{looks}"
             yield round_robin_table(title, self.overall)
         yield policy_table(f"Worst single opponent, intervals of {level} over all agents", self.overall, self.spending)
         if self.groups:
@@ -186,6 +190,7 @@ def score(
     voters: Speaks | None = None,
     confidence: float = 0.95,
     seed: int = 0,
+    planned: int | None = None,
 ) -> Evaluation:
     """Score lotteries on a log whose nuisances are fitted.
 
@@ -197,17 +202,18 @@ def score(
         cluster, voters: as in `group_payoff`.
         confidence: of the intervals.
         seed: of the draws that critical values come from.
+        planned: as in `Arena`.
     """
     log, level = pseudo.fit.log, checked_level(confidence)
     stacked = np.stack(list(lotteries.values()))
-    arena = Arena(
-        pseudo, tuple(lotteries), stacked, *responses(pseudo, stacked), level, seed, cluster=cluster, voters=voters
-    )
+    how: dict[str, Any] = {"cluster": cluster, "voters": voters, "planned": planned}
+    arena = Arena(pseudo, tuple(lotteries), stacked, *responses(pseudo, stacked), level, seed, **how)
     [overall] = arena.contests(Groups("", np.zeros(log.n_contexts, np.int64), ("all",)))
     contests = [] if by is None else arena.contests(by_value(log, by, pseudo.used))
     contests.sort(key=lambda contest: -contest.n_contexts)
     spending = None if costs is None else measure_spending(stacked, costs_of(log, costs), pseudo.used, level)
-    return Evaluation(overall, tuple(contests), by, spending, level, _notes(pseudo, overall), name_of(pseudo.style))
+    notes, estimand = _notes(pseudo, overall), name_of(pseudo.style)
+    return Evaluation(overall, tuple(contests), by, spending, level, notes, estimand, planned)
 
 
 def _notes(pseudo: PseudoOutcomes, overall: Contest) -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""A fitted model -> what its winners hang on: votes, voters, judges and what was not measured."""
