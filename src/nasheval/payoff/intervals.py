@@ -26,6 +26,7 @@ _NUMBERS = 1 << 23  # in all draws, unless that is too few draws
 _LEAST_GIVEN, _MOST_GIVEN = 400, 10_000  # draws for critical values, each given one mean
 _CACHED = 1 << 16  # numbers that stay in the processor's cache
 _CLOSE, _TINY = 1e-4, 1e-12  # how close a critical value is found; the least chance
+_WIDEST = 1e9  # standard errors: no interval is wider
 _REACH = np.linspace(0.0, 6.5, 131)  # normal values between which Student's t is interpolated
 _FREEDOM = np.logspace(-1, 6, 225)  # degrees of freedom likewise
 
@@ -180,7 +181,7 @@ def limits(moments: Moments, c: Floats | float, *, alone: bool = False) -> tuple
 def student(c: Floats, freedom: Floats) -> Floats:
     """Return values of Student's t at the level of normal ones, (..., means) and (means,)."""
     quantile = t.isf(norm.sf(np.abs(c)), np.broadcast_to(np.minimum(freedom, 1e6), c.shape))
-    return np.asarray(np.sign(c) * quantile)
+    return np.asarray(np.sign(c) * np.minimum(quantile, _WIDEST))
 
 
 def student_draws(normal: Floats, freedom: Floats) -> Floats:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
+from math import inf
 from typing import Any, Literal
 
 from nasheval.arrays import as_number
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
+from nasheval.files import json_values
+from nasheval.notes import few
 from nasheval.payoff.anytime import PLANNED
 from nasheval.payoff.intervals import checked_level
 from nasheval.policy.base import Policy
@@ -48,7 +51,7 @@ class Promotion:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
-        return {**asdict(self), "notes": list(self.notes)}
+        return json_values(asdict(self))
 
     def __str__(self) -> str:
         return f"{self.decision}: {self.reason}"
@@ -84,14 +87,22 @@ def promote(
     level = checked_level(confidence)
     if level <= 0.5:
         raise InputError(f"confidence is {confidence!r}; accepted is a number above 0.5, for a bound on one side.")
-    both = {_OLD: old, _NEW: new}
+    both, sure = {_OLD: old, _NEW: new}, {"gain": smallest, "confidence": level}
+    if unseen := [name for each in both.values() for name in _agents(each) if name not in votes.agents]:
+        reason = f"no vote names {few(sorted(set(unseen)), 4)} yet."
+        return Promotion("wait", reason, 0.0, inf, -1.0, 1.0, **sure, votes=votes.n_records, planned=planned)
     found = evaluate(both, votes, confidence=2 * level - 1, sequential=True, planned=planned, **options)
     value, lower, upper = (float(numbers[1, 0]) for numbers in (found.value, found.lower, found.upper))
     decision: Literal["promote", "keep", "wait"] = "promote" if lower > 0 else "keep" if upper < smallest else "wait"
-    sure = {"lower": lower, "upper": upper, "gain": smallest, "confidence": level}
+    sure.update(lower=lower, upper=upper)
     reason = _reason(decision, value, votes=votes.n_records, planned=planned, **sure)
     error = float(found.overall.error[1, 0])
     return Promotion(decision, reason, value, error, **sure, votes=votes.n_records, planned=planned, notes=found.notes)
+
+
+def _agents(policy: Any) -> tuple[str, ...]:
+    """Return the agents of a policy, or of the one inside a fitted model."""
+    return tuple(getattr(getattr(policy, "policy_", policy), "agents", ()))
 
 
 def _reason(
