@@ -1,10 +1,10 @@
 """How often does a look at the votes every day promote a policy that is no better, and what does waiting cost?
 
 `python -m studies peeking [--runs 500] [--looks 30] [--votes 1500] [--jobs 2] [--quick]` draws logs of four agents
-whose pairs are asked by context, with known propensities. Under "no better" the new policy wins as much as it loses, by
-contexts; under "better" it wins what a look at --votes finds in 80% of logs at 95%, one-sided. Every run looks 30
-times, up to 1.6 times these votes, by `nasheval.promote` and by intervals that may be looked at once; every look fits
-anew, ridge regressions being the outcome model.
+whose pairs are asked by context, with propensities that are known, or estimated at every look. Under "no better" the
+new policy wins as much as it loses, by contexts; under "better" it wins what a look at --votes finds in 80% of logs at
+95%, one-sided. Every run looks 30 times, up to 1.6 times these votes, by `nasheval.promote` and by intervals that may
+be looked at once; every look fits anew, ridge regressions being the outcome model.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PAIRS = np.array(np.triu_indices(4, 1)).T
 FALSE, POWER, LONGER = 0.05, 0.8, 1.6
 ONCE = norm.ppf(1 - FALSE)  # standard errors of a one-sided interval that may be looked at once
 SWING = 0.5  # of the margin of a against b, with the context
-HOW = {"outcome": Ridge(), "propensity": "known", "folds": 2, "verbose": False}
+HOW = {"outcome": Ridge(), "folds": 2, "verbose": False}
 
 
 def main(words: Sequence[str]) -> None:
@@ -38,12 +38,12 @@ def main(words: Sequence[str]) -> None:
     margin = margin_for(options.votes)
     rows: list[tuple[str, ...]] = []
     with ProcessPoolExecutor(options.jobs) as pool:
-        for name, mean in (("no better", 0.0), ("better", margin)):
-            run = partial(one_run, mean=mean, votes=options.votes, looks=options.looks)
+        for name, mean, known in (("no better", 0.0, True), ("no better", 0.0, False), ("better", margin, True)):
+            run = partial(one_run, mean=mean, known=known, votes=options.votes, looks=options.looks)
             found = np.array(list(pool.map(run, range(options.seed, options.seed + options.runs))))
-            rows.extend(lines(name, found, mean))
-    header = ("new policy", "margin", "intervals", "promoted, share", "standard error", "mean votes", "limit",
-              "verdict")  # fmt: skip
+            rows.extend(lines((name, "known" if known else "estimated"), found, mean))
+    header = ("new policy", "propensities", "margin", "intervals", "promoted, share", "standard error",
+              "mean votes", "limit", "verdict")  # fmt: skip
     seen = f"{options.looks} looks up to {LONGER} times {options.votes:,} votes"
     print_table(f"{options.runs} logs, {seen}, seed {options.seed}", header, rows, markdown=options.markdown)
 
@@ -62,7 +62,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     return options
 
 
-def one_run(seed: int, *, mean: float, votes: int, looks: int) -> tuple[float, float, float]:
+def one_run(seed: int, *, mean: float, known: bool, votes: int, looks: int) -> tuple[float, float, float]:
     """Return after how many votes `promote` promotes, and an interval that may be looked at once; infinite: never.
 
     The third number says whether one look at `votes` has the new policy ahead.
@@ -70,28 +70,28 @@ def one_run(seed: int, *, mean: float, votes: int, looks: int) -> tuple[float, f
     most = round(LONGER * votes)
     table, first = drawn(np.random.default_rng(seed), most, mean), [np.inf, np.inf]
     for n in np.linspace(most / looks, most, looks).round().astype(int):
-        found = looked_at(table, n, most)
+        found = looked_at(table, n, most, known)
         for number_of, ahead in enumerate((found.decision == "promote", found.value > ONCE * found.error)):
             first[number_of] = min(first[number_of], n if ahead else np.inf)
         if np.isfinite(first).all():
             break
-    found = looked_at(table, votes, most)
+    found = looked_at(table, votes, most, known)
     return first[0], first[1], float(found.value > ONCE * found.error)
 
 
-def looked_at(table: pa.Table, n: int, planned: int) -> Any:
-    """Look at the first n votes, with the propensities that they were drawn with."""
-    log = ne.read_votes(table.slice(0, n), context=["x"], propensity="chance", design="draws")
-    return ne.promote(Fixed("a"), Fixed("b"), log, planned=planned, **HOW)
+def looked_at(table: pa.Table, n: int, planned: int, known: bool) -> Any:
+    """Look at the first n votes, with the propensities that they were drawn with or without."""
+    log = ne.read_votes(table.slice(0, n), context=["x"], design="draws", propensity="chance" if known else None)
+    return ne.promote(Fixed("a"), Fixed("b"), log, planned=planned, propensity="known" if known else "auto", **HOW)
 
 
 def margin_for(votes: int) -> float:
     """Return the margin that one look at so many votes finds in 80% of logs, from the error of a log of 20 times."""
-    found = looked_at(drawn(np.random.default_rng(1), 20 * votes, 0.0), 20 * votes, votes)
+    found = looked_at(drawn(np.random.default_rng(1), 20 * votes, 0.0), 20 * votes, votes, known=True)
     return float((ONCE + norm.ppf(POWER)) * found.error * np.sqrt(20))
 
 
-def lines(name: str, found: Any, mean: float) -> list[tuple[str, ...]]:
+def lines(name: tuple[str, str], found: Any, mean: float) -> list[tuple[str, ...]]:
     """Return the rows of one world: promote, intervals for one look used at every look, and one look."""
     rows: list[tuple[str, ...]] = []
     for column, how in enumerate(("at every look (promote)", "for one look, looked at 30 times", "one look")):
@@ -101,7 +101,7 @@ def lines(name: str, found: Any, mean: float) -> list[tuple[str, ...]]:
         met = share <= FALSE if mean == 0 else share >= POWER
         error = np.sqrt(share * (1 - share) / len(found))
         verdict = "" if column else "met" if met else "MISSED"
-        rows.append((name, number(mean), how, number(share), number(error), number(spent), limit, verdict))
+        rows.append((*name, number(mean), how, number(share), number(error), number(spent), limit, verdict))
     return rows
 
 

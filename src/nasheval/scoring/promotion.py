@@ -87,7 +87,7 @@ def promote(
     level = checked_level(confidence)
     if level <= 0.5:
         raise InputError(f"confidence is {confidence!r}; accepted is a number above 0.5, for a bound on one side.")
-    both, sure = {_OLD: old, _NEW: new}, {"gain": smallest, "confidence": level}
+    both, sure = {_OLD: old, _NEW: new}, dict[str, Any](gain=smallest, confidence=level)
     if unseen := [name for each in both.values() for name in _agents(each) if name not in votes.agents]:
         reason = f"no vote names {few(sorted(set(unseen)), 4)} yet."
         return Promotion("wait", reason, 0.0, inf, -1.0, 1.0, **sure, votes=votes.n_records, planned=planned)
