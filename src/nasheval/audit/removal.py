@@ -13,11 +13,12 @@ corrections over the old propensities would not.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints, bin_sums, runs
+from nasheval.arrays import Bools, Floats, Ints, bin_sums, offsets_of, runs
 from nasheval.audit.margins import Game, Margin, game_of, margins
 from nasheval.audit.search import Items, Standings
 from nasheval.feedback.log import Feedback
@@ -27,13 +28,48 @@ from nasheval.payoff.inference import GroupPayoff
 from nasheval.payoff.pseudo import PseudoOutcomes
 
 _PREDICTED = 1 << 24  # plug-in values kept at contexts that may go
-_LOOKED_UP = 4000  # contexts whose plug-in is looked up at a time, those of the most influential items
+_LOOKED_UP = 1000  # contexts whose plug-in is looked up at a time, those of the most influential items
 _NOTHING = 1e-9  # weight that is none, but for rounding
 
 
 def votes_of(log: Feedback) -> Ints:
     """Return (n_records,) the vote, a record of the log as it was given, that each record was cut from."""
     return np.arange(log.n_records) if log.ballots is None else log.ballots.verdicts.record
+
+
+@dataclass(frozen=True, eq=False)
+class _Without:
+    """What is left when some votes go.
+
+    Args:
+        rest: (units,) weight left.
+        scale: (units,) how much more what is left counts.
+        lost: (m,) the records that go.
+        residual: (P,) mean residual of what is left; 0 where nothing is.
+        renewed: (P,) by how much its weights rise.
+        votes: (n_pairs,) verdicts left.
+        dropped: contexts that go.
+    """
+
+    rest: Floats
+    scale: Floats
+    lost: Bools
+    residual: Floats
+    renewed: Floats
+    votes: Ints
+    dropped: Ints
+
+
+class _Rows:
+    """Rows by their labels, (v,)."""
+
+    def __init__(self, label: Ints, size: int) -> None:
+        self.order = np.argsort(label, kind="stable")
+        self.starts = offsets_of(np.bincount(label, minlength=size))
+
+    def of(self, labels: Ints) -> Ints:
+        """Return the rows that have some labels."""
+        return self.order[runs(self.starts[labels], (self.starts[labels + 1] - self.starts[labels]).astype(np.int64))]
 
 
 class Removal:
@@ -110,26 +146,61 @@ class Removal:
 
     def means(self, gone: Bools) -> tuple[Floats, Ints]:
         """Return (n_pairs,) means and numbers of verdicts without some votes, (n_votes,) booleans."""
-        left, scale, dropped = self.left(gone)
-        shares = np.where(left, scale[self.unit[self.row]], 0.0)
+        without = self._sums(gone)
         (_, lift), mean = self.sums, self.plugin_mean.copy()
-        corrections = bin_sums(self.column, self.correction * shares, self.columns)
-        lifts = bin_sums(self.column, self.lift * shares, self.columns)
-        residual = np.divide(corrections, lifts, out=np.zeros(self.columns), where=lifts > _NOTHING * lift)
-        pair = self.pseudo.fit.log.menus.columns.pair
+        pair, dropped = self.pseudo.fit.log.menus.columns.pair, without.dropped
         if len(dropped) and len(dropped) < self.n:
             mean -= self.plugin_less_mean(dropped).sum(axis=0) / (self.n - len(dropped))
-        mean += bin_sums(pair, lift / self.n * residual, len(mean))
-        return self._bridged(mean), np.bincount(self.pair[left], minlength=len(mean))
+        mean += bin_sums(pair, lift / self.n * without.residual, len(mean))
+        return self._bridged(mean), without.votes
 
-    def left(self, gone: Bools) -> tuple[Bools, Floats, Ints]:
-        """Return (v,) which verdicts are left, (units,) how much more they count, and the contexts that go."""
-        out = gone[self.vote]
-        rest = self.total - bin_sums(self.unit[out], self.weight[out], len(self.total))
-        empty = rest <= _NOTHING * self.total
-        if not self.draws:
-            return ~out[self.row], np.maximum(self.total, 1.0) / np.maximum(rest, 1.0), np.zeros(0, np.int64)
-        return ~out[self.row], self.total / np.where(empty, self.total, rest), np.flatnonzero(empty & (self.total > 0))
+    def _sums(self, gone: Bools) -> _Without:
+        """Return what is left of the sums of each column; only units that lose a vote are looked at."""
+        out = self._records(gone)
+        touched = np.unique(self.unit[out])
+        rest = self.total.copy()
+        np.subtract.at(rest, self.unit[out], self.weight[out])
+        mass, left = self._mass(self.total[touched]), self._mass(rest[touched])
+        empty = left <= _NOTHING * mass
+        scale = np.ones(len(self.total))
+        scale[touched] = np.where(empty, 0.0, mass / np.where(empty, 1.0, left))
+        rows, lost = self._rows_by_unit.of(touched), np.zeros(len(self.vote), bool)
+        lost[out] = True
+        lost_row = lost[self.row[rows]]
+        change = np.where(lost_row, 0.0, scale[self.unit[self.row[rows]]]) - 1.0
+        column, size = self.column[rows], self.columns
+        sums = [
+            old + bin_sums(column, each[rows] * change, size)
+            for old, each in zip(self.sums, (self.correction, self.lift), strict=True)
+        ]
+        votes = self._count - np.bincount(self.pair[rows[lost_row]], minlength=len(self.mean))
+        known = sums[1] > _NOTHING * self.sums[1]
+        residual = np.divide(sums[0], sums[1], out=np.zeros(size), where=known)
+        renewed = np.divide(self.sums[1], sums[1], out=np.ones(size), where=known)
+        dropped = touched[empty] if self.draws else touched[:0]
+        return _Without(rest, scale, lost, residual, renewed, votes, dropped)
+
+    def _mass(self, weight: Floats) -> Floats:
+        """Return what weights of a unit are divided by."""
+        return weight if self.draws else np.maximum(weight, 1.0)
+
+    def _records(self, gone: Bools) -> Ints:
+        """Return the records of the group that go with some votes."""
+        votes = np.flatnonzero(gone)
+        first, last = np.searchsorted(self.vote, votes), np.searchsorted(self.vote, votes, side="right")
+        return runs(first, last - first)
+
+    @cached_property
+    def _count(self) -> Ints:
+        return np.bincount(self.pair, minlength=len(self.mean))
+
+    @cached_property
+    def _rows_by_unit(self) -> _Rows:
+        return _Rows(self.unit[self.row], len(self.total))
+
+    @cached_property
+    def _rows_by_pair(self) -> _Rows:
+        return _Rows(self.pair, len(self.mean))
 
     def plugin_less_mean(self, places: Ints) -> Floats:
         """Return (len(places), n_pairs) the plug-in at contexts of the group, less its mean; zeros beyond a limit."""
@@ -191,42 +262,41 @@ class Removal:
         slope = self._seen_slope(margin.slope)
         if not self.draws:
             return self._effects(slope, gone, items)
-        self._look_up(items, np.argsort(self._effects(slope, gone, items), kind="stable")[:_LOOKED_UP])
+        effect = self._effects(slope, gone, items)
+        strong = np.flatnonzero(effect < 0)
+        self._look_up(items, strong[np.argsort(effect[strong], kind="stable")[:_LOOKED_UP]])
         return self._effects(slope, gone, items)
 
     def _effects(self, slope: Floats, gone: Bools, items: Items) -> Floats:
-        left, scale, _ = self.left(gone)
-        shares = np.where(left, scale[self.unit[self.row]], 0.0)
-        corrections, lifts = (
-            bin_sums(self.column, each * shares, self.columns) for each in (self.correction, self.lift)
-        )
-        residual = np.divide(corrections, lifts, out=np.zeros(self.columns), where=lifts > 0)
-        renewed = np.divide(self.sums[1], lifts, out=np.ones(self.columns), where=lifts > 0)
-        own = (self.correction - self.lift * residual[self.column]) * shares * renewed[self.column]
-        own *= self._evened if self.even else 1.0
-        of_record = bin_sums(self.row, own * slope[self.pair], len(self.vote))
+        """Return (items,) effects; of contexts whose plug-in was looked up, with it."""
+        without, rows = self._sums(gone), self._rows_by_pair.of(np.flatnonzero(slope))
+        item = items.of_vote[self.vote[self.row[rows]]]
+        rows = rows[~without.lost[self.row[rows]] & (item >= 0)]
+        column, record = self.column[rows], self.row[rows]
+        own = (self.correction[rows] - self.lift[rows] * without.residual[column]) * without.renewed[column]
+        own *= without.scale[self.unit[record]] * slope[self.pair[rows]]
+        if self.even:
+            own *= self._evened[rows]
+        records, at = np.unique(record, return_inverse=True)
+        of_record = bin_sums(at, own, len(records))
         if self.draws:
-            of_record = of_record + self._plugin_effects(slope, of_record)
-        return self._by_item(of_record, gone, items.of_vote, items.size)
+            of_record += self._plugin_effects(slope, records)
+        return self._by_item(records, of_record, without, items)
 
-    def _plugin_effects(self, slope: Floats, of_record: Floats) -> Floats:
-        """Return (m,) what each record has of the plug-in at its context, where that was looked up."""
-        known = np.flatnonzero(self._gathered >= 0)
-        extra = np.zeros(self.n)
-        extra[known] = self._kept[self._gathered[known]] @ slope
-        return extra[self.place] * self.weight / self.total[self.unit]
+    def _plugin_effects(self, slope: Floats, records: Ints) -> Floats:
+        """Return what each record has of the plug-in at its context, where that was looked up."""
+        at = self._gathered[self.place[records]]
+        if not len(self._kept):
+            return np.zeros(len(records))
+        return (self._kept @ slope)[at] * (at >= 0) * self.weight[records] / self.total[self.unit[records]]
 
-    def _by_item(self, of_record: Floats, gone: Bools, item: Ints, n_items: int) -> Floats:
+    def _by_item(self, records: Ints, of_record: Floats, without: _Without, items: Items) -> Floats:
         """Return (items,) the change when each goes: what it has, and what its unit's others gain."""
-        left = np.flatnonzero(~gone[self.vote] & (item[self.vote] >= 0))
-        key = self.unit[left] * np.int64(n_items) + item[self.vote[left]]
+        key = self.unit[records] * np.int64(items.size) + items.of_vote[self.vote[records]]
         cells, at = np.unique(key, return_inverse=True)
-        unit, rest = cells // n_items, ~gone[self.vote]
-        own, weight = bin_sums(at, of_record[left], len(cells)), bin_sums(at, self.weight[left], len(cells))
-        whole = bin_sums(self.unit[rest], of_record[rest], len(self.total))[unit]
-        mass = bin_sums(self.unit[rest], self.weight[rest], len(self.total))[unit]
-        others = mass - weight
-        if not self.draws:
-            mass, others = np.maximum(mass, 1.0), np.maximum(others, 1.0)
+        unit = cells // items.size
+        own, weight = bin_sums(at, of_record, len(cells)), bin_sums(at, self.weight[records], len(cells))
+        whole = bin_sums(self.unit[records], of_record, len(self.total))[unit]
+        mass, others = self._mass(without.rest[unit]), self._mass(without.rest[unit] - weight)
         gain = np.divide(mass, others, out=np.zeros(len(cells)), where=others > _NOTHING * mass)
-        return bin_sums(cells % n_items, (whole - own) * gain - whole, n_items) / self.n
+        return bin_sums(cells % items.size, (whole - own) * gain - whole, items.size) / self.n

@@ -22,7 +22,7 @@ _DIRECTIONS = 6  # agents whose entering or leaving is followed to the end
 _STEPS = 40  # times that a game is solved anew on the way
 _BOLD = 0.6  # share of the items still needed that go before it is
 _FURTHER = 1.5  # of the items needed, how many are put in order: a refit may need more
-_POOL, _TRIED = 18, 2000  # items of which all small sets are tried, and how many sets
+_FEW, _POOL, _TRIED = 5, 18, 2000  # a set so small: all smaller ones of the pool are tried, up to so many
 
 
 class Standings(Protocol):
@@ -137,8 +137,8 @@ def _ranked(board: Board, items: Items, margin: Margin, order: Ints) -> tuple[In
     """Return items that bring a margin down, the strongest first, and (items,) their effects."""
     effect = board.effects(margin, items.gone(order), items)
     effect[order] = 0.0
-    ranked = np.argsort(effect, kind="stable")
-    return ranked[: int((effect < 0).sum())], effect
+    strong = np.flatnonzero(effect < 0)
+    return strong[np.argsort(effect[strong], kind="stable")], effect
 
 
 def _fewest_first(board: Board, items: Items, start: Standings, order: Ints) -> int:
@@ -161,7 +161,7 @@ def _shortened(board: Board, items: Items, start: Standings, order: Ints, ranked
         if len(less) and changes(board, items, start, less):
             kept = less
     pool = np.concatenate([kept, ranked[~np.isin(ranked, kept)]])[:_POOL]
-    for size in range(1, len(kept)):
+    for size in range(1, len(kept) if len(kept) <= _FEW else 0):
         if comb(len(pool), size) > _TRIED:
             break
         for chosen in combinations(pool, size):
