@@ -13,6 +13,7 @@ from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError as SklearnNotFitted
 
 from nasheval.arrays import Floats, is_whole
+from nasheval.audit.audit import PARTS, Audit, audit
 from nasheval.choices import Device, Engine, Search
 from nasheval.contexts.table import as_table, count_rows, one_row
 from nasheval.engine import chosen_device, workers
@@ -52,6 +53,7 @@ _STAGE1 = (
     *("outcome", "propensity", "second_stage", "strength", "boosting", "aggregator", "unseen", "folds", "adjust"),
     *("text_encoder", "text_dim"),
 )
+_REFIT = ("outcome", "propensity", "adjust", "tune")
 _TERMS = ("regularizer", "costs", "cost_weight", "budget")
 _UNCHANGED: Any = object()
 _LARGEST_SEED = 2**31 - 1  # of LightGBM
@@ -364,6 +366,18 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         Only pairs that were compared in the group make a cycle.
         """
         return {group.name: group.cycles() for group in self._groups(by, confidence, voters)}
+
+    def audit(self, by: str | None = None, **options: Any) -> Audit:
+        """Return what the winners hang on: votes, voters, and what was not measured; options: of `audit.audit.audit`.
+
+        Args:
+            by: a context column: the winners of each of its values are looked at too.
+        """
+        how = {**self._settings(("regularizer",)), "settings": self._settings(_REFIT), **options}
+        shares = {name: share for name, (share, _) in PARTS.items()}
+        stage1 = self._stage1
+        with workers(self.engine, self.n_jobs) as pool, stages(shares, show=self.verbose) as begin:
+            return audit(stage1, by=by, effort=replace(self._effort(), workers=pool), begin=begin, **how)
 
     def adjustment(self, group: Any = None, **options: Any) -> Adjusted | None:
         """Return both estimands with their difference, None without adjust; arguments as in `payoff_interval`."""

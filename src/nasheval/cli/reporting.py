@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -32,6 +33,10 @@ def report(
     against: AGAINST = RIVALS,
     margin: MARGIN = 0.05,
     voters: VOTERS = None,
+    audit: Annotated[
+        bool, typer.Option("--audit", help="Add what the winners hang on, as nasheval audit does, with refits.")
+    ] = False,
+    refit: Annotated[bool, typer.Option("--refit/--no-refit", help="With --audit: whether to confirm by refits.")] = True,
     text_model: TEXT_MODEL = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
 ) -> None:
@@ -44,6 +49,8 @@ def report(
       nasheval report model/ -o report.html --by language
 
       nasheval report model/ -o report.html --heldout heldout.parquet
+
+      nasheval report model/ -o report.html --by language --audit
     """
     from nasheval.estimator import load
 
@@ -52,14 +59,19 @@ def report(
     if not heldout and getattr(ctx.get_parameter_source("against"), "name", "") == "COMMANDLINE":  # not in --config
         raise InputError("--against compares on a log that the model has not seen; name it with --heldout.")
     loaded = load(model, text_encoder=text_model or None)
-    evaluation = None
+    evaluation, parts = None, []
     if heldout:
         log = reading.like(loaded).log(heldout)
         how: dict[str, Any] = {"voters": voters, "show": not quiet, "seed": reading.seed}
         evaluation = compared(loaded, log, against=against, costs=loaded.costs, **how)
+    if audit:
+        loaded.verbose = not quiet and sys.stderr.isatty()
+        columns = split(by)
+        options_of_audit: dict[str, Any] = {"by": columns[0] if columns else None, "confirm": refit}
+        parts = list(loaded.audit(**options_of_audit).sections.values())
     if not quiet:
         tell(f"writing the report {out} ...")
-    options: dict[str, Any] = {"evaluation": evaluation, "margin": margin, "voters": voters}
+    options: dict[str, Any] = {"evaluation": evaluation, "margin": margin, "voters": voters, "parts": parts}
     write(loaded, out, by=split(by) or None, title=title or _TITLE, **options)
     if not quiet:
         tell(f"The report: {out}")

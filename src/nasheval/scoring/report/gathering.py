@@ -25,7 +25,7 @@ from nasheval.scoring.decision import MARGIN, decide
 from nasheval.scoring.heldout import Evaluation, costs_of
 from nasheval.scoring.report.findings import findings
 from nasheval.scoring.report.frontier import FrontierPoint, Games
-from nasheval.scoring.report.sections import facts_of, held_out_of, trust_of
+from nasheval.scoring.report.sections import Part, facts_of, held_out_of, part_of, trust_of
 from nasheval.scoring.report.views import DRAWN, MOST_GROUPS, SHOWN, GroupView, largest, view_of
 from nasheval.scoring.ties import tells_nothing, tie_groups
 from nasheval.scoring.tool_rules import rule_of
@@ -47,6 +47,7 @@ class ReportData:
         groups: all contexts first, then the groups of each column.
         tool: (name, digits) of the tool whose own score stands in the groups; None where there is none.
         frontier: empty where no costs are known.
+        audit: what the caller added, as in `sections.part_of`.
         adjusted: both estimands and their difference, as in `Adjusted`; None where nothing was adjusted for.
         settings: (name, value) of what the model was fitted with.
         notes: on what the page leaves out.
@@ -65,6 +66,7 @@ class ReportData:
     tool: tuple[str, int] | None
     frontier: tuple[FrontierPoint, ...]
     adjusted: dict[str, Any] | None
+    audit: tuple[dict[str, Any], ...]
     trust: dict[str, Any]
     held_out: dict[str, Any] | None
     settings: tuple[tuple[str, str], ...]
@@ -88,6 +90,7 @@ def gather(
     voters: Speaks | None = None,
     margin: float = MARGIN,
     budget: float | SoftBudget | None = None,
+    parts: Sequence[Part] = (),
 ) -> ReportData:
     """Gather everything a report shows.
 
@@ -105,6 +108,7 @@ def gather(
         created: the day to print; None: today.
         voters: whom intervals speak for, as in `group_payoff`.
         margin, budget: of the decision, as in `decide`.
+        parts: what else to show: the sections of an audit, a plan; sentences, tables and bars.
     """
     confidence = checked_level(confidence)
     games, columns = Games.of(stage1, policy, regularizer), grouping_columns(stage1.log, by, most=_MOST_COLUMNS)
@@ -136,6 +140,7 @@ def gather(
         tool=None if (rule := rule_of(stage1.log)) is None else (rule.header, rule.digits),
         frontier=frontier,
         adjusted=None if adjusted is None else adjusted.to_dict(),
+        audit=tuple(part_of(part) for part in parts),
         trust=trust_of(diagnostics.nuisances, stage1.nuisances.raw_propensity, warnings),
         held_out=None if evaluation is None else held_out_of(evaluation),
         settings=tuple((str(name), str(value)) for name, value in (settings or {}).items()),

@@ -13,7 +13,7 @@ from importlib.resources import files
 from nasheval.files import whole_file
 from nasheval.scoring.report.gathering import ReportData
 
-_SCRIPTS = ("dom.js", "tables.js", "heat.js", "charts.js", "graph.js", "sections.js", "page.js")
+_SCRIPTS = ("dom.js", "tables.js", "heat.js", "charts.js", "graph.js", "audit.js", "sections.js", "page.js")
 
 
 def render(data: ReportData) -> str:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -86,6 +87,52 @@ def _thinnest(diagnostics: NuisanceDiagnostics) -> list[dict[str, Any]]:
     columns = first, second, diagnostics.votes, diagnostics.effective.round(1)
     rows = zip(*(column[order].tolist() for column in columns), strict=True)
     return [dict(zip(("first", "second", "votes", "effective"), row, strict=True)) for row in rows]
+
+
+# -- audits and plans -------------------------------------------------------------------------------------------------
+
+
+class Part(Protocol):
+    """What a caller adds to a report: the outside of `nasheval.audit.section.Section`."""
+
+    @property
+    def title(self) -> str:
+        """A few words."""
+
+    def lines(self) -> list[str]:
+        """Return sentences, the most important first."""
+
+    def listings(self) -> Sequence[Any]:
+        """Return tables, each with title, names, numbers and rows of text."""
+
+    def charts(self) -> Sequence[Any]:
+        """Return bars, each with title, labels, values, lower, upper and marked."""
+
+
+def part_of(part: Part) -> dict[str, Any]:
+    """Return what a caller adds as values of JSON."""
+    return {
+        "title": str(part.title),
+        "lines": [str(line) for line in part.lines()],
+        "listings": [
+            {
+                "title": str(one.title),
+                "names": [str(name) for name in one.names],
+                "numbers": [str(name) for name in one.numbers],
+                "rows": [[str(cell) for cell in row] for row in one.rows],
+            }
+            for one in part.listings()
+        ],
+        "charts": [
+            {
+                "title": str(one.title),
+                "labels": [str(label) for label in one.labels],
+                **{name: rounded(getattr(one, name), 6) for name in ("values", "lower", "upper")},
+                "marked": [bool(mark) for mark in one.marked],
+            }
+            for one in part.charts()
+        ],
+    }
 
 
 # -- held-out comparisons ---------------------------------------------------------------------------------------------

@@ -110,6 +110,7 @@ function start() {
   drawAdjusted();
   drawFrontier();
   drawHeldOut();
+  drawAudit();
   drawTrust();
   drawRest();
 }

@@ -363,6 +363,7 @@ function drawRest() {
     ["payoffs", "Payoffs"],
     ["costs", "Cost"],
     ["heldout", "Held out"],
+    ["audit", "Audit"],
     ["trust", "Trust"],
     ["method", "Method"],
   ];

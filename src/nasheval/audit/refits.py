@@ -1,0 +1,79 @@
+"""Fitting again without some votes: what a prediction of a flip is held against.
+
+A refit trains all nuisances anew, fold by fold, with the settings of the model. Contexts that stay keep their fold and
+their features, since a new draw of folds alone may turn a close race.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+
+from nasheval.arrays import Bools
+from nasheval.audit.margins import Game, game_of
+from nasheval.errors import NashEvalError
+from nasheval.game.regularizers import Regularizer
+from nasheval.nuisance.crossfit import crossfit
+from nasheval.nuisance.learners import Effort
+from nasheval.nuisance.outcome import choose_outcome
+from nasheval.nuisance.propensity import choose_propensity
+from nasheval.nuisance.style import fit_style
+from nasheval.payoff.adjusted import equalised
+from nasheval.payoff.aggregators import as_asked
+from nasheval.payoff.inference import GroupPayoff, group_payoff
+from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
+from nasheval.payoff.stage1 import Stage1
+
+
+@dataclass(frozen=True, eq=False)
+class Refit:
+    """Fits a Stage 1 again without some votes.
+
+    Args:
+        stage1: the fitted one.
+        settings: "outcome", "propensity", "adjust" and "tune" as it was fitted with.
+        effort: how hard to work.
+        made: how many refits there were, in all.
+    """
+
+    stage1: Stage1
+    settings: Mapping[str, Any]
+    effort: Effort
+    made: list[int] = field(default_factory=lambda: [0])
+
+    def pseudo(self, gone: Bools) -> tuple[PseudoOutcomes, Bools]:
+        """Return pseudo-outcomes without some votes, (n_records,), and (n_contexts,) which contexts they still have."""
+        old, (outcome, propensity, adjust, tune) = self.stage1, map(self.settings.get, _SETTINGS)
+        log = old.log.keep_records(~gone)
+        stays = np.ones(log.n_contexts, bool)
+        if old.log.n_units < old.log.n_contexts:  # voters are held out whole, which a context without one would forbid
+            stays = np.diff(log.context_offsets) > 0
+            log = log if stays.all() else log[stays]
+        log, aggregator = as_asked(log, old.pseudo.aggregation.aggregator)
+        nuisances = crossfit(
+            log,
+            old.nuisances.X[stays],
+            outcome=choose_outcome(outcome, tune=tune),
+            propensity=choose_propensity(propensity, log, tune=tune),
+            fold=old.nuisances.fold[stays],
+            effort=replace(self.effort, advance=lambda share: None),
+        )
+        pseudo = pseudo_outcomes(nuisances, aggregator, unseen=old.pseudo.unseen)
+        self.made[0] += 1
+        return (equalised(pseudo, fit_style(nuisances, adjust)) if adjust else pseudo), stays
+
+    def game(self, gone: Bools, group: GroupPayoff, omega: Regularizer) -> Game | None:
+        """Return the game of a group without some votes; None where what is left cannot be fitted."""
+        try:
+            pseudo, stays = self.pseudo(gone)
+            payoff = group_payoff(pseudo, group.inside[stays], name=group.name)
+        except (NashEvalError, ValueError):
+            return None
+        present = payoff.present if group.allowed_agents is None else payoff.present & group.allowed_agents
+        return game_of(payoff.estimate, present, omega)
+
+
+_SETTINGS = ("outcome", "propensity", "adjust", "tune")
