@@ -28,6 +28,7 @@ def asking(
     *,
     payoff: Floats | None = None,
     error: Floats | None = None,
+    doubt: Floats | None = None,
     floor: float = FLOOR,
     available: Bools | None = None,
 ) -> Floats:
@@ -39,8 +40,9 @@ def asking(
     Args:
         lottery: (n, K) or (K,) what is played at the contexts.
         payoff: (n, K, K) or (K, K) estimated payoffs there; None: every agent is a contender.
-        error: (n, K, K) or (K, K) their standard errors, or (n, K) or (K,) those of each agent's payoff against the
-            lottery, where n is not K; infinite where nothing is known; None: every agent is a contender.
+        error: (n, K, K) or (K, K) their standard errors, such as those of a group; infinite where nothing is known.
+        doubt: (n, K) or (K,) standard errors of what each agent wins against the lottery, in place of `error`, such as
+            `nasheval.planning.doubts.doubts` gives. Without both every agent is a contender.
         floor: the least share of its probability under uniform asking that a pair keeps, from 0 to 1 (uniform).
         available: (n, K) or (K,) which agents may be asked; None: all.
     """
@@ -54,7 +56,9 @@ def asking(
     if not count.all():
         raise InputError("available leaves fewer than two agents at a context; accepted are two or more to compare.")
     A = np.zeros((1, K, K)) if payoff is None else np.asarray(payoff, np.float64).reshape(-1, K, K)
-    near = np.ones((n, K)) if payoff is None or error is None else contenders(pi, A, np.asarray(error, np.float64))
+    if doubt is None and error is not None:
+        doubt = against(pi, np.asarray(error, np.float64))
+    near = np.ones((n, K)) if payoff is None or doubt is None else contenders(pi, A, doubt)
     near = near * able
     pi = (1 - _SPREAD) * pi + _SPREAD * near / np.maximum(near.sum(axis=1, keepdims=True), _TINY)
     verdict = np.sqrt(np.maximum(1 - A[:, j, k] ** 2, 0.05))  # of one verdict; nobody is unanimous for sure
@@ -65,26 +69,34 @@ def asking(
     return np.asarray(share * uniform + (1 - share) * wanted)
 
 
-def contenders(lottery: Floats, payoff: Floats, error: Floats) -> Floats:
+def contenders(lottery: Floats, payoff: Floats, doubt: Floats) -> Floats:
     """Return (n, K) how likely each agent is to win against the lottery: 1 for one that is estimated not to lose.
 
-    Twice the chance that a normal error lifts its payoff against the lottery to zero.
+    Twice the chance that a normal error lifts what it wins to zero.
 
     Args:
-        lottery, payoff, error: as for `asking`.
+        lottery: (n, K).
+        payoff: (n, K, K) or (1, K, K).
+        doubt: (n, K) or (K,) standard errors of what each wins.
+    """
+    ahead = np.einsum("njk,nk->nj", np.broadcast_to(payoff, (len(lottery), *payoff.shape[1:])), lottery)
+    spread = np.broadcast_to(np.asarray(doubt, np.float64), ahead.shape)
+    ratio = np.divide(ahead, spread, out=np.where(ahead < 0, -np.inf, 0.0), where=(spread > 0) & np.isfinite(spread))
+    return np.asarray(np.minimum(2 * ndtr(np.where(np.isinf(spread), 0.0, ratio)), 1.0))
+
+
+def against(lottery: Floats, error: Floats) -> Floats:
+    """Return (n, K) standard errors of what each agent wins against a lottery, given those of pairs that are independent.
+
+    Args:
+        lottery: (n, K).
+        error: (n, K, K) or (K, K).
     """
     n, K = lottery.shape
-    ahead = np.einsum("njk,nk->nj", np.broadcast_to(payoff, (n, K, K)), lottery)
-    if error.ndim == 3 or error.shape == (K, K) != (n, K):
-        whole = np.broadcast_to(error, (n, K, K))
-        known = np.where(np.isfinite(whole), whole, 0.0)
-        spread = np.sqrt(np.einsum("njk,nk->nj", known**2, lottery**2))
-        spread[(~np.isfinite(whole) & (lottery[:, None, :] > _TINY)).any(axis=2)] = np.inf
-    else:
-        spread = np.broadcast_to(error, (n, K))
-    ratio = np.divide(ahead, spread, out=np.where(ahead < 0, -np.inf, 0.0), where=(spread > 0) & np.isfinite(spread))
-    ratio = np.where(np.isinf(spread), 0.0, ratio)
-    return np.asarray(np.minimum(2 * ndtr(ratio), 1.0))
+    whole = np.broadcast_to(error, (n, K, K))
+    unknown = np.isinf(whole) & ~np.eye(K, dtype=bool)
+    spread = np.sqrt(np.einsum("njk,nk->nj", np.where(np.isfinite(whole), whole, 0.0) ** 2, lottery**2))
+    return np.where((unknown & (lottery[:, None, :] > _TINY)).any(axis=2), np.inf, spread)
 
 
 def checked_floor(floor: float) -> float:

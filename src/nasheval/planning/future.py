@@ -1,0 +1,189 @@
+"""What the mean payoffs of a group would look like with more votes: drawn from what is known of them today.
+
+A future is a log of `times` as many votes, contexts and voters that were asked and came as those so far did. Of each
+pair it draws how many votes it has, from a Poisson law about today's share (shrunk toward that of the other pairs, as
+Gamma-Poisson counts are); how large their squared residuals are, today's being shrunk likewise and falling with the
+share of them that a better outcome model will explain; the truth, from today's mean shrunk toward the plug-in; and the
+mean. What comes out are `Moments`, so that every rule of today, intervals, decisions and cycles, is asked of a future
+as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.stats import norm
+
+from nasheval.arrays import Bools, Floats, bin_sums
+from nasheval.feedback.links import SEEN
+from nasheval.payoff.bridging import ELSEWHERE
+from nasheval.payoff.clusters import Moments
+from nasheval.payoff.inference import GroupPayoff
+from nasheval.payoff.intervals import critical_value, known_means, limits
+from nasheval.payoff.pseudo import PseudoOutcomes
+
+_FEW = 5.0  # votes that the squared residuals of all pairs together count for, beside those of a pair
+_SURE = 10  # degrees of freedom from which on the variance of a pair speaks for itself
+_MOST = 0.99  # of a payoff: nobody is unanimous for sure
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """What today's votes say of each pair, (P,) all of it, shrunk toward the other pairs where votes are few.
+
+    Args:
+        today: mean payoffs of the group.
+        votes: how many of each pair are expected of as many votes again.
+        square: mean square of a verdict's residual.
+        weight: mean weight of a verdict, times the share of the votes: 1 where propensities are the shares.
+        rest: the part of the variance of the mean that is not of single verdicts: contexts, and voters.
+        truth, spread: mean and standard deviation of what the mean payoff may truly be.
+        freedom: degrees of freedom of a variance per effective vote.
+        per_vote: effective votes per vote.
+        known: whether propensities are known; else they follow the votes.
+        kept: whether a future holds today's votes; else `today` is a guess, and has none.
+        fixed: the part of a variance that more votes do not lower: that of voters who stay the same.
+        voters: who stay the same; 0: none, others like them come along with the votes.
+    """
+
+    today: GroupPayoff
+    votes: Floats
+    square: Floats
+    weight: Floats
+    rest: Floats
+    truth: Floats
+    spread: Floats
+    freedom: float
+    per_vote: Floats
+    known: bool
+    kept: bool = True
+    fixed: float = 0.0
+    voters: int = 0
+
+    @property
+    def moments(self) -> Moments:
+        """Today's."""
+        return self.today.moments
+
+    @cached_property
+    def critical(self) -> tuple[float, int]:
+        """The critical value of all pairs together, and how many pairs it is of."""
+        seen = known_means(self.moments) & (self.moments.status == SEEN)
+        return critical_value([self.moments], self.today.confidence, self.today.seed, only=seen), int(seen.sum())
+
+
+def pairs_of(pseudo: PseudoOutcomes, payoff: GroupPayoff) -> Pairs:
+    """Return what the votes of a group say of each pair."""
+    estimand, moments, P = pseudo.estimand, payoff.moments, pseudo.n_pairs
+    rows = np.flatnonzero(payoff.inside[estimand.context])
+    pair, weight, correction = estimand.column[rows], estimand.weight[rows], estimand.correction[rows]
+    count, mass = np.bincount(pair, minlength=P).astype(float), bin_sums(pair, weight, P)
+    heavy, square = bin_sums(pair, weight**2, P), bin_sums(pair, correction**2, P)
+    n, unknown = moments.n_contexts, np.divide
+    pooled = square.sum() / max(heavy.sum(), 1e-300)
+    each = unknown(heavy, np.maximum(count, 1))  # mean squared weight of a vote
+    own = unknown(square, heavy, out=np.zeros(P), where=heavy > 0)
+    residual = (count * own + _FEW * pooled) / (count + _FEW)
+    expected = _shrunk_counts(count)
+    share = np.sqrt(each) * count / n
+    usual = float(np.median(share[count > 0])) if (count > 0).any() else 1.0
+    shares = np.where(count > 0, share, usual)
+    if pseudo.fit.is_known:  # a pair's weight is what it is, however many votes the pair happens to have
+        level = unknown(mass, np.maximum(count, 1))
+        typical = n / np.maximum(expected, 1e-9)
+        shares = np.where(count > 0, np.maximum(np.sqrt(each), level), typical) * expected / n
+    rest = np.maximum(moments.variance - square / n**2, 0.0)
+    sure = known_means(moments) & (moments.freedom >= _SURE)
+    rest = np.where(sure, rest, np.mean(rest[sure]) if sure.any() else 0.0)
+    truth, spread = _truth(payoff, _plugin(pseudo, payoff.inside), residual * (shares / np.maximum(expected, 1e-9)) * shares)
+    told = known_means(moments) & (moments.effective > 3)
+    ratio = np.median(moments.freedom[told] / (moments.effective[told] - 1)) if told.any() else 1.0
+    per_vote = unknown(moments.effective, count, out=np.ones(P), where=count > 0)
+    return Pairs(payoff, expected, residual, shares, rest, truth, spread, float(ratio), per_vote, pseudo.fit.is_known)
+
+
+def _shrunk_counts(count: Floats) -> Floats:
+    """Return (P,) expected votes, given counts whose expectations are Gamma distributed (moments of the counts)."""
+    mean, excess = count.mean(), max(count.var() - count.mean(), 0.0)
+    if mean == 0:
+        return count
+    shape = mean**2 / excess if excess > 0 else np.inf
+    return np.full(len(count), mean) if np.isinf(shape) else (count + shape) / (1 + shape / mean)
+
+
+def _plugin(pseudo: PseudoOutcomes, inside: Bools) -> Floats:
+    """Return (P,) the mean plug-in over the contexts of a group, or over some of them."""
+    contexts = np.flatnonzero(inside & pseudo.used)
+    contexts = contexts[:: max(1, len(contexts) * pseudo.n_pairs // (1 << 22))]
+    total = np.zeros(pseudo.n_pairs)
+    for _, values in pseudo.estimand.plugin(contexts):
+        total += values.sum(axis=0)
+    return total / len(contexts)
+
+
+def _truth(payoff: GroupPayoff, plugin: Floats, variance: Floats) -> tuple[Floats, Floats]:
+    """Return (P,) mean and deviation of the true payoffs: the means shrunk toward the plug-in (Efron and Morris)."""
+    moments = payoff.moments
+    known = known_means(moments) & (moments.status == SEEN)
+    v = np.where(known, np.maximum(moments.variance, variance * 0.5), np.inf)
+    if not known.any():
+        return plugin, np.full(len(plugin), 0.3)
+    off = (moments.mean - plugin)[known]
+    w = 1 / v[known] ** 2
+    tau2 = max(float((w * (off**2 - v[known])).sum() / w.sum()), 1e-5)
+    keep = tau2 / (tau2 + v)
+    mean = np.where(known, plugin + keep * (moments.mean - plugin), plugin)
+    return np.clip(mean, -_MOST, _MOST), np.sqrt(np.where(known, tau2 * (1 - keep), tau2))
+
+
+def future(pairs: Pairs, times: float, rng: np.random.Generator, *, gain: float = 0.0) -> GroupPayoff:
+    """Return the mean payoffs of one future.
+
+    Args:
+        times: how many times as many votes; 1 or more where today's are kept.
+        gain: share of the squared residuals that a model of so many votes explains in addition.
+    """
+    today, P = pairs.moments, len(pairs.votes)
+    kept = 1 / times if pairs.kept else 0.0  # the share of the votes that are today's
+    truth = np.clip(pairs.truth + pairs.spread * rng.standard_normal(P), -_MOST, _MOST)
+    count = today.votes + rng.poisson(pairs.votes * times * (1 - kept))
+    expected, square = np.maximum(pairs.votes * times, 1e-9), pairs.square * (1 - gain)
+    contexts = today.n_contexts * times
+    effective = pairs.per_vote * count
+    freedom = np.minimum(min(pairs.freedom, 4.0) * (effective - 1), contexts - 1)
+    if pairs.voters:
+        effective, freedom = np.minimum(effective, pairs.voters), np.minimum(freedom, pairs.voters - 1.0)
+    half = np.maximum(freedom, 1) / 2
+    drawn = square * pairs.weight**2 * rng.gamma(half) / half
+    variance = drawn * (count / expected**2 if pairs.known else 1 / np.maximum(count, 1))
+    variance += pairs.rest / times + pairs.fixed
+    noise = square * pairs.weight**2 / expected + pairs.rest / times + pairs.fixed
+    fresh = truth + np.sqrt(noise / max(1 - kept, 1e-9)) * rng.standard_normal(P)
+    old = np.where(known_means(today) & (today.status == SEEN), today.mean, truth)
+    moments = replace(
+        today,
+        mean=kept * old + (1 - kept) * fresh,
+        variance=np.where(count > 0, variance, 0.0),
+        effective=effective,
+        freedom=np.where(count > 0, freedom, 0.0),
+        votes=count,
+        status=np.where(count > 0, SEEN, np.where(today.status == SEEN, ELSEWHERE, today.status)),
+        n_contexts=max(int(contexts), 1),
+        n_clusters=max(int(today.n_clusters * times), 1),
+    )
+    return replace(pairs.today, moments=moments.floored())
+
+
+def ends_of(pairs: Pairs, payoff: GroupPayoff) -> tuple[Floats, Floats]:
+    """Return (P,) lower and upper ends of the intervals of a future, for all its pairs together.
+
+    The critical value is today's, at the number of pairs that the future knows.
+    """
+    moments = payoff.moments
+    known = int((known_means(moments) & (moments.status == SEEN)).sum())
+    critical, of = pairs.critical
+    tail = norm.sf(critical) * of / max(known, 1) if of else (1 - payoff.confidence) / max(2 * known, 2)
+    low, high = limits(moments, np.where(moments.status == SEEN, norm.isf(min(tail, 0.25)), np.inf))
+    return np.clip(low, -1, 1), np.clip(high, -1, 1)
