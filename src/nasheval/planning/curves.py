@@ -130,7 +130,9 @@ def _curve(
         value, lower, upper = (np.clip(np.maximum.accumulate(each), 0, 1) for each in (value, lower, upper))
         target = power
         crossings = [_falls_below(votes, -each, -target) for each in (value, upper, lower)]
-    needed, least, most = (today if reached else None if each is None else rough(max(each, today)) for each in crossings)
+    needed, least, most = (
+        today if reached else None if each is None else rough(max(each, today)) for each in crossings
+    )
     agents = getattr(goal, "agents", ())
     return Curve(
         goal.name, pairs.today.name, goal.is_chance, target, votes, value, lower, upper, reached, needed, least, most,

@@ -97,7 +97,9 @@ def pairs_of(pseudo: PseudoOutcomes, payoff: GroupPayoff) -> Pairs:
     rest = np.maximum(moments.variance - square / n**2, 0.0)
     sure = known_means(moments) & (moments.freedom >= _SURE)
     rest = np.where(sure, rest, np.mean(rest[sure]) if sure.any() else 0.0)
-    truth, spread = _truth(payoff, _plugin(pseudo, payoff.inside), residual * (shares / np.maximum(expected, 1e-9)) * shares)
+    truth, spread = _truth(
+        payoff, _plugin(pseudo, payoff.inside), residual * (shares / np.maximum(expected, 1e-9)) * shares
+    )
     told = known_means(moments) & (moments.effective > 3)
     ratio = np.median(moments.freedom[told] / (moments.effective[told] - 1)) if told.any() else 1.0
     per_vote = unknown(moments.effective, count, out=np.ones(P), where=count > 0)

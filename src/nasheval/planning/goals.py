@@ -166,12 +166,11 @@ def likely_cycle(pairs: Pairs) -> tuple[str, ...]:
     clear = games_of((pairs.truth / deviation)[None], K)[0]
     there: Bools = pairs.today.present
     clear = np.where(there[:, None] & there[None, :], clear, 0.0)
-    best, found = 0.0, ()
+    best = 0.0
+    found: tuple[str, ...] = ()
     for a in range(K):
         least = np.minimum(np.minimum(clear[a][:, None], clear), clear[:, a][None, :])
         b, c = np.unravel_index(int(least.argmax()), least.shape)
         if least[b, c] > best:
             best, found = float(least[b, c]), (agents[a], agents[b], agents[c])
     return found
-
-

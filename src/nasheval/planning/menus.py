@@ -130,9 +130,9 @@ def pool_of(contexts: object, own: pa.Table, needed: list[str]) -> pa.Table:
         return own
     table = as_table(contexts)
     if missing := [name for name in needed if name not in table.column_names]:
-        raise InputError(f"The contexts to ask at have no column {', '.join(map(repr, missing))}, which the model knows.")
+        raise InputError(
+            f"The contexts to ask at have no column {', '.join(map(repr, missing))}, which the model knows."
+        )
     if not len(table):
         raise InputError("There is no context to ask at; give a table with at least one row.")
     return table
-
-

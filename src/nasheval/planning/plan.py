@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from nasheval.arrays import Bools, Floats, Ints, as_number
+from nasheval.arrays import Bools, Floats, as_number
 from nasheval.choices import Speaks
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.groups import chosen_contexts
 from nasheval.feedback.log import Feedback
-from nasheval.game.checks import games_of
 from nasheval.game.regularizers import L2
 from nasheval.game.solver import lotteries
 from nasheval.nuisance.learners import Effort, Features
@@ -41,17 +41,23 @@ _STEP = 1 << 21  # pairs at contexts held at a time
 _MOST_GROUPS = 20
 
 
-@runtime_checkable
 class Fitted(Protocol):
     """What a plan asks of a fitted model; `NashEval` is one."""
 
-    stage1_: Stage1
-    outcome: Any
-    random_state: int
+    @property
+    def stage1_(self) -> Stage1:
+        """Its Stage 1."""
+
+    @property
+    def outcome(self) -> Any:
+        """Its outcome model, as `choose_outcome` takes it."""
+
+    @property
+    def random_state(self) -> int:
+        """Its seed."""
 
     def predict_proba(self, contexts: object) -> Floats:
         """Return (n, K) lotteries."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +148,11 @@ class Plan(Saying):
                 raise InputError(Argument("curve", curve), f"; accepted are {', '.join(c.goal for c in self.curves)}.")
             return draw(found[0], self.power, ax=ax)
         return draw(curve if isinstance(curve, Curve) else self.curves[curve], self.power, ax=ax)
+
+    def save_plot(self, path: str | Path, curve: int | str | Curve = 0) -> None:
+        """Write a picture of a curve: .png, .svg or .pdf."""
+        figure: Any = self.plot(curve).figure
+        figure.savefig(path, dpi=150)
 
 
 def plan(

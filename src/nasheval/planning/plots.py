@@ -20,7 +20,9 @@ def draw(curve: Curve, power: float, *, ax: Axes | None = None) -> Axes:
     if curve.today:
         ax.axvline(curve.today, color=GREY, linewidth=1, label=f"today: {curve.today:,}")
     if curve.needed is not None and not curve.reached:
-        ax.plot([curve.needed], [curve.target], color=ORANGE, marker="D", linestyle="", label=f"needed: {curve.needed:,}")
+        ax.plot(
+            [curve.needed], [curve.target], color=ORANGE, marker="D", linestyle="", label=f"needed: {curve.needed:,}"
+        )
     ax.set(xscale="log", xlabel="votes in all", ylabel="chance" if curve.is_chance else "mean width of intervals")
     ax.set_ylim(0, 1.02 if curve.is_chance else None)
     about = "" if curve.group == "all" else f" in {curve.group}"

@@ -162,9 +162,9 @@ def _votes(number: int | None) -> str:
 
 def _listed(curve: Curve, several: bool) -> Listing:
     rows = tuple(
-        (f"{curve.votes[i]:,.0f}", _value(curve, curve.value[i]), _value(curve, curve.lower[i]), _value(curve, curve.upper[i]))
+        (f"{curve.votes[i]:,.0f}", *(_value(curve, each[i]) for each in (curve.value, curve.lower, curve.upper)))
         for i in _places(curve)
-    )  # fmt: skip
+    )
     numbers = ("votes", "chance" if curve.is_chance else "width", "from", "to")
     return Listing(_titled(curve, several), (), numbers, rows)
 
