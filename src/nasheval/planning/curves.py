@@ -9,14 +9,14 @@ from typing import Any
 import numpy as np
 
 from nasheval.arrays import Floats
-from nasheval.planning.future import Pairs, ends_of, future
+from nasheval.planning.future import Pairs, futures
 from nasheval.planning.goals import Goal, Width
 from nasheval.planning.learning import Learning
 from nasheval.scoring.decision import rough
 
 _TIMES = (1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100, 200, 400, 1000)
 _FROM_NOTHING = (2, 4, 8, 16, 30, 50, 100, 200, 400, 800, 1500, 3000, 6000, 12_000, 25_000, 50_000, 100_000)
-_FUTURES, _LEAST = 200, 24
+_FUTURES, _LEAST = 400, 24
 _CELLS = 1 << 22  # pairs in all futures together, unless that is too few futures
 _SIGMA = 2.0  # of everything that a band holds
 
@@ -86,11 +86,11 @@ def curves_of(
         reached: whether each goal is reached today.
     """
     times = np.asarray(_TIMES if pairs.kept else _FROM_NOTHING, float)
-    futures = int(np.clip(_CELLS // (len(times) * len(pairs.votes)), _LEAST, _FUTURES))
+    count = int(np.clip(_CELLS // (len(times) * len(pairs.votes)), _LEAST, _FUTURES))
     paths = {
-        "expected": _values(pairs, goals, times, futures, learning.gain, seed),
-        "least": _values(pairs, goals, times, max(futures // 4, 12), lambda t: learning.band(t)[0], seed),
-        "most": _values(pairs, goals, times, max(futures // 4, 12), lambda t: learning.band(t)[1], seed),
+        "expected": _values(pairs, goals, times, count, learning.gain, seed),
+        "least": _values(pairs, goals, times, max(count // 4, 12), lambda t: learning.band(t)[0], seed),
+        "most": _values(pairs, goals, times, max(count // 4, 12), lambda t: learning.band(t)[1], seed),
     }
     total, today = times * votes, votes if pairs.kept else 0
     return [
@@ -100,15 +100,13 @@ def curves_of(
 
 
 def _values(
-    pairs: Pairs, goals: list[Goal], times: Floats, futures: int, gain: Callable[[float], float], seed: int
+    pairs: Pairs, goals: list[Goal], times: Floats, count: int, gain: Callable[[float], float], seed: int
 ) -> Floats:
     """Return (goals, times, futures) what each future comes to; futures of the same number share their draws."""
-    values = np.empty((len(goals), len(times), futures))
-    for r in range(futures):
-        for t, factor in enumerate(times):
-            payoff = future(pairs, float(factor), np.random.default_rng((seed, r)), gain=gain(float(factor)))
-            ends = ends_of(pairs, payoff)
-            values[:, t, r] = [goal.value(pairs, payoff, ends) for goal in goals]
+    values = np.empty((len(goals), len(times), count))
+    for t, factor in enumerate(times.tolist()):
+        found = futures(pairs, factor, count, seed, gain=gain(factor))
+        values[:, t] = [goal.values(found, pairs.today.agents) for goal in goals]
     return values
 
 

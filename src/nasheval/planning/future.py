@@ -140,52 +140,67 @@ def _truth(payoff: GroupPayoff, plugin: Floats, variance: Floats) -> tuple[Float
     return np.clip(mean, -_MOST, _MOST), np.sqrt(np.where(known, tau2 * (1 - keep), tau2))
 
 
-def future(pairs: Pairs, times: float, rng: np.random.Generator, *, gain: float = 0.0) -> GroupPayoff:
-    """Return the mean payoffs of one future.
+@dataclass(frozen=True, eq=False)
+class Futures:
+    """What some futures come to, drawn independently of each other.
+
+    Args:
+        candidates: (K,) the agents that are there.
+        mean: (R, P) estimated mean payoffs.
+        low, high: (R, P) ends of the intervals that hold for all pairs of a future together.
+    """
+
+    candidates: Bools
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+def futures(pairs: Pairs, times: float, count: int, seed: int, *, gain: float = 0.0) -> Futures:
+    """Draw futures; those of the same seed share their draws, whatever else is different.
 
     Args:
         times: how many times as many votes; 1 or more where today's are kept.
+        count: how many futures.
         gain: share of the squared residuals that a model of so many votes explains in addition.
     """
-    today, P = pairs.moments, len(pairs.votes)
+    moments = _moments(pairs, times, (count, len(pairs.votes)), np.random.default_rng(seed), gain)
+    known = known_means(moments) & (moments.status == SEEN)
+    told = known.reshape(count, -1).sum(axis=1)
+    critical, of = pairs.critical
+    tail = norm.sf(critical) * of if of else (1 - pairs.today.confidence) / 2
+    level = norm.isf(np.minimum(tail / np.maximum(told, 1), (1 - pairs.today.confidence) / 2))
+    low, high = limits(moments, np.where(known, np.repeat(level, len(pairs.votes)), np.inf))
+    ends = (np.clip(each, -1, 1).reshape(count, -1) for each in (low, high))
+    return Futures(pairs.today.present, moments.mean.reshape(count, -1), *ends)
+
+
+def _moments(pairs: Pairs, times: float, shape: tuple[int, int], rng: np.random.Generator, gain: float) -> Moments:
+    """Return the moments of futures, all of them in one row."""
+    today, draws = pairs.moments, [rng.standard_normal(shape) for _ in range(2)]
     kept = 1 / times if pairs.kept else 0.0  # the share of the votes that are today's
-    truth = np.clip(pairs.truth + pairs.spread * rng.standard_normal(P), -_MOST, _MOST)
-    count = today.votes + rng.poisson(pairs.votes * times * (1 - kept))
-    expected, square = np.maximum(pairs.votes * times, 1e-9), pairs.square * (1 - gain)
-    contexts = today.n_contexts * times
+    truth = np.clip(pairs.truth + pairs.spread * draws[0], -_MOST, _MOST)
+    expected, square = np.maximum(pairs.votes * times, 1e-9), pairs.square * (1 - gain) * pairs.weight**2
+    constant = pairs.rest / times + pairs.fixed
+    noise = (square / expected + constant) / max(1 - kept, 1e-9)
+    old = np.where(known_means(today) & (today.status == SEEN), today.mean, truth)
+    mean = kept * old + (1 - kept) * (truth + np.sqrt(noise) * draws[1])
+    count = today.votes + rng.poisson(pairs.votes * times * (1 - kept), shape)
     effective = pairs.per_vote * count
-    freedom = np.minimum(min(pairs.freedom, 4.0) * (effective - 1), contexts - 1)
+    freedom = np.minimum(min(pairs.freedom, 4.0) * (effective - 1), today.n_contexts * times - 1)
     if pairs.voters:
         effective, freedom = np.minimum(effective, pairs.voters), np.minimum(freedom, pairs.voters - 1.0)
     half = np.maximum(freedom, 1) / 2
-    drawn = square * pairs.weight**2 * rng.gamma(half) / half
-    variance = drawn * (count / expected**2 if pairs.known else 1 / np.maximum(count, 1))
-    variance += pairs.rest / times + pairs.fixed
-    noise = square * pairs.weight**2 / expected + pairs.rest / times + pairs.fixed
-    fresh = truth + np.sqrt(noise / max(1 - kept, 1e-9)) * rng.standard_normal(P)
-    old = np.where(known_means(today) & (today.status == SEEN), today.mean, truth)
-    moments = replace(
+    share = count / expected**2 if pairs.known else 1 / np.maximum(count, 1)
+    variance = square * share * rng.gamma(half) / half + constant
+    columns = np.broadcast_to(today.bias, shape), np.broadcast_to(today.status, shape)
+    return replace(
         today,
-        mean=kept * old + (1 - kept) * fresh,
-        variance=np.where(count > 0, variance, 0.0),
-        effective=effective,
-        freedom=np.where(count > 0, freedom, 0.0),
-        votes=count,
-        status=np.where(count > 0, SEEN, np.where(today.status == SEEN, ELSEWHERE, today.status)),
-        n_contexts=max(int(contexts), 1),
-        n_clusters=max(int(today.n_clusters * times), 1),
-    )
-    return replace(pairs.today, moments=moments.floored())
-
-
-def ends_of(pairs: Pairs, payoff: GroupPayoff) -> tuple[Floats, Floats]:
-    """Return (P,) lower and upper ends of the intervals of a future, for all its pairs together.
-
-    The critical value is today's, at the number of pairs that the future knows.
-    """
-    moments = payoff.moments
-    known = int((known_means(moments) & (moments.status == SEEN)).sum())
-    critical, of = pairs.critical
-    tail = norm.sf(critical) * of / max(known, 1) if of else (1 - payoff.confidence) / max(2 * known, 2)
-    low, high = limits(moments, np.where(moments.status == SEEN, norm.isf(min(tail, 0.25)), np.inf))
-    return np.clip(low, -1, 1), np.clip(high, -1, 1)
+        mean=mean.ravel(),
+        variance=np.where(count > 0, variance, 0.0).ravel(),
+        effective=effective.ravel(),
+        freedom=np.where(count > 0, freedom, 0.0).ravel(),
+        votes=count.ravel(),
+        bias=columns[0].ravel(),
+        status=np.where(count > 0, SEEN, np.where(columns[1] == SEEN, ELSEWHERE, columns[1])).ravel(),
+    ).floored()

@@ -11,10 +11,10 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, as_number, pair_index
 from nasheval.errors import Argument, InputError
 from nasheval.game.checks import games_of
-from nasheval.payoff.inference import GroupPayoff
-from nasheval.planning.future import Pairs
+from nasheval.game.regularizers import L2
+from nasheval.game.solver import lotteries
+from nasheval.planning.future import Futures, Pairs
 from nasheval.scoring.decision import MARGIN, rivals_of
-from nasheval.scoring.ties import best_lottery
 
 WIDTH = 0.1  # that is asked for where nothing is said
 _ACCEPTED = "'width=0.1', 'leader', 'leader=0.02' (that margin), 'cycle', 'cycle=a>b>c', or a list of them"
@@ -29,16 +29,10 @@ class Goal(Protocol):
 
     @property
     def is_chance(self) -> bool:
-        """Whether a future reaches it or not; else `value` is a width."""
+        """Whether a future reaches it or not; else `values` are widths."""
 
-    def value(self, pairs: Pairs, payoff: GroupPayoff, ends: tuple[Floats, Floats]) -> float:
-        """Return the mean width in a future, or 1 where it reaches the goal and 0 where not.
-
-        Args:
-            pairs: what is known today.
-            payoff: of the future.
-            ends: (P,) lower and upper ends of its intervals.
-        """
+    def values(self, found: Futures, agents: tuple[str, ...]) -> Floats:
+        """Return (R,) the mean width in each future, or 1 where it reaches the goal and 0 where not."""
 
 
 @dataclass(frozen=True)
@@ -53,12 +47,10 @@ class Width:
         """As it is typed."""
         return f"width={self.target:g}"
 
-    def value(self, pairs: Pairs, payoff: GroupPayoff, ends: tuple[Floats, Floats]) -> float:
-        """Return the mean width."""
-        j, k = np.triu_indices(len(payoff.agents), 1)
-        there = pairs.today.present
-        inside = there[j] & there[k] if there.sum() > 1 else np.ones(len(j), bool)
-        return float((ends[1] - ends[0])[inside].mean())
+    def values(self, found: Futures, agents: tuple[str, ...]) -> Floats:
+        """Return (R,) the mean width in each future."""
+        inside = pairs_among(found.candidates)
+        return np.asarray((found.high - found.low)[:, inside].mean(axis=1))
 
 
 @dataclass(frozen=True)
@@ -73,22 +65,21 @@ class Leader:
         """As it is typed."""
         return "leader" if self.margin == MARGIN else f"leader={self.margin:g}"
 
-    def value(self, pairs: Pairs, payoff: GroupPayoff, ends: tuple[Floats, Floats]) -> float:
-        """Return 1 where the leader of the future is told apart."""
-        present = payoff.present
-        if present.sum() < 2:
-            return 1.0
-        lottery = best_lottery(payoff)
-        leader = int(lottery.round(6).argmax())
-        low = games_of(ends[0][None], len(present))[0][leader]
-        high = games_of(ends[1][None], len(present))[0][leader]
-        lower = np.where(np.arange(len(present)) > leader, low, high)  # of a pair (j, leader) the other end, negated
-        return float(not len(rivals_of(present, lower, leader, self.margin)))
+    def values(self, found: Futures, agents: tuple[str, ...]) -> Floats:
+        """Return (R,) whether the leader of each future is told apart."""
+        K, present = len(agents), found.candidates
+        lottery = lotteries(games_of(np.clip(found.mean, -1, 1), K), L2(), present)
+        leaders = lottery.round(6).argmax(axis=1)
+        low, high = games_of(found.low, K), games_of(found.high, K)  # of (j, k) with j > k the other end, negated
+        rows = np.arange(len(leaders))
+        lower = np.where(np.arange(K) > leaders[:, None], low[rows, leaders], high[rows, leaders])
+        left = [len(rivals_of(present, each, int(a), self.margin)) for each, a in zip(lower, leaders, strict=True)]
+        return np.asarray(np.array(left) == 0, float)
 
 
 @dataclass(frozen=True)
 class CycleGoal:
-    """A cycle all of whose edges are certain together; without agents, that which is most likely today."""
+    """A cycle all of whose edges are certain together; without agents, none is likely."""
 
     agents: tuple[str, ...] = ()
     is_chance = True
@@ -98,17 +89,20 @@ class CycleGoal:
         """As it is typed."""
         return "cycle" if not self.agents else f"cycle={'>'.join(self.agents)}"
 
-    def value(self, pairs: Pairs, payoff: GroupPayoff, ends: tuple[Floats, Floats]) -> float:
-        """Return 1 where every agent of the cycle certainly beats the next."""
-        K, names = len(payoff.agents), list(payoff.agents)
-        if not self.agents:
-            return 0.0
-        places = [names.index(agent) for agent in self.agents]
-        for a, b in zip(places, (*places[1:], places[0]), strict=True):
-            p = int(pair_index(np.asarray(min(a, b)), np.asarray(max(a, b)), K))
-            if (ends[0][p] if a < b else -ends[1][p]) <= 0:
-                return 0.0
-        return 1.0
+    def values(self, found: Futures, agents: tuple[str, ...]) -> Floats:
+        """Return (R,) whether every agent of the cycle certainly beats the next."""
+        held = np.full(len(found.low), bool(self.agents))
+        places = [agents.index(agent) for agent in self.agents]
+        for a, b in zip(places, (*places[1:], *places[:1]), strict=True):
+            p = int(pair_index(np.asarray(min(a, b)), np.asarray(max(a, b)), len(agents)))
+            held &= (found.low[:, p] if a < b else -found.high[:, p]) > 0
+        return held.astype(float)
+
+
+def pairs_among(candidates: Bools) -> Bools:
+    """Return (P,) the pairs of candidates; all pairs where there are fewer than two."""
+    j, k = np.triu_indices(len(candidates), 1)
+    return np.asarray(candidates[j] & candidates[k] if candidates.sum() > 1 else np.ones(len(j), bool))
 
 
 def goals_of(goal: str | Sequence[str] | None, pairs: Pairs, margin: float = MARGIN) -> list[Goal]:

@@ -16,11 +16,17 @@ from nasheval.planning.future import Pairs
 MARGINS = 0.2
 _DISAGREEMENT = 0.3  # deviation of what single voters think of a pair
 _MOST_AGENTS = 1000
-_NORMAL = 2.0  # degrees of freedom per vote of votes that are about as surprising
+_EVEN = 4.0  # degrees of freedom per vote of votes that are all as surprising
 
 
 def guessed(
-    agents: int, voters: int | None = None, margins: npt.ArrayLike = MARGINS, *, confidence: float = 0.95, seed: int = 0
+    agents: int,
+    voters: int | None = None,
+    margins: npt.ArrayLike = MARGINS,
+    *,
+    cyclic: bool = False,
+    confidence: float = 0.95,
+    seed: int = 0,
 ) -> Pairs:
     """Return what one vote of each pair would say, all pairs asked alike and each vote at a context of its own.
 
@@ -29,6 +35,7 @@ def guessed(
         voters: how many, the same throughout; with 20 or more, intervals speak for others like them too, whose mean is
             never known better than so many voters tell it. None: others come along with the votes.
         margins: by how much each agent beats every later one, a number; or (K, K) payoffs.
+        cyclic: whether, of a number, the third agent beats the first.
     """
     if not is_whole(agents, 2, _MOST_AGENTS):
         raise InputError(Argument("agents", agents), f"; accepted is a whole number from 2 to {_MOST_AGENTS:,}.")
@@ -36,6 +43,8 @@ def guessed(
         raise InputError(Argument("voters", voters), "; accepted is how many there are, a whole number of 1 or more.")
     K, P = int(agents), int(agents) * (int(agents) - 1) // 2
     truth = _margins(margins, K)
+    if cyclic and np.ndim(margins) == 0 and K > 2:
+        truth[1] *= -1
     nobody: Floats = np.zeros(P)
     today = Moments(
         mean=truth,
@@ -60,10 +69,10 @@ def guessed(
         votes=np.ones(P),
         square=1 - truth**2,
         weight=np.ones(P),
-        rest=truth**2 * 0,
+        rest=nobody,
         truth=truth,
         spread=nobody,
-        freedom=_NORMAL,
+        freedom=_EVEN,
         per_vote=np.ones(P),
         known=True,
         kept=False,

@@ -22,12 +22,13 @@ from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.payoff.clusters import SPEAKS
 from nasheval.payoff.inference import GroupPayoff, group_payoff, payoffs_by
+from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.stage1 import Stage1, fit_stage1
 from nasheval.planning.asking import FLOOR, asking
 from nasheval.planning.curves import Curve, curves_of
 from nasheval.planning.doubts import doubts
 from nasheval.planning.future import pairs_of
-from nasheval.planning.goals import CycleGoal, Goal, Leader, Width, goals_of
+from nasheval.planning.goals import CycleGoal, Goal, Leader, Width, goals_of, pairs_among
 from nasheval.planning.guess import MARGINS, guessed
 from nasheval.planning.learning import Learning, learning_of
 from nasheval.planning.menus import Tasks, checked_tasks, draw_menus, drawn_contexts, pool_of, tasks_of
@@ -284,10 +285,8 @@ def _curves(
 def _reached(goal: Goal, log: Feedback, payoff: GroupPayoff) -> bool:
     """Tell whether a goal is reached today, by the rules of today: those of intervals, decisions and cycles."""
     if isinstance(goal, Width):
-        there = payoff.present
-        j, k = (side for side in np.triu_indices(len(there), 1))
-        inside = there[j] & there[k]
-        return bool((payoff.upper - payoff.lower)[j, k][inside].mean() <= goal.target) if inside.any() else False
+        width = (payoff.upper - payoff.lower)[np.triu_indices(len(payoff.agents), 1)]
+        return bool(width[pairs_among(payoff.present)].mean() <= goal.target)
     if isinstance(goal, Leader):
         return decide(log, payoff, margin=goal.margin).doubt is None
     if isinstance(goal, CycleGoal) and goal.agents:
@@ -313,10 +312,14 @@ def _from_guess(
         )
     if isinstance(voters, str):
         raise InputError(Argument("voters", voters), "; without a log, accepted is how many voters there are.")
-    pairs = guessed(agents, voters, margins, confidence=confidence, seed=seed)
-    goals = goals_of(["leader", f"width={Width().target:g}"] if goal is None else goal, pairs, margin)
-    votes, none = len(pairs.votes), [False] * len(goals)
-    curves = curves_of(pairs, goals, Learning(), votes=votes, power=power, seed=seed, reached=none)
+    checked_level(confidence)
+    names = ["leader", Width().name] if goal is None else [goal] if isinstance(goal, str) else list(goal)
+    curves: list[Curve] = []
+    for name in names or [""]:
+        cyclic = name.strip().startswith("cycle")
+        pairs = guessed(agents, voters, margins, cyclic=cyclic, confidence=confidence, seed=seed)
+        goals = goals_of(name, pairs, margin)
+        curves += curves_of(pairs, goals, Learning(), votes=len(pairs.votes), power=power, seed=seed, reached=[False])
     return Plan(tuple(curves), power, confidence)
 
 
