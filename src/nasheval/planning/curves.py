@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from nasheval.arrays import Floats
 from nasheval.planning.future import Pairs, futures
-from nasheval.planning.goals import Goal, Width
+from nasheval.planning.goals import Goal, Leader, Width
 from nasheval.planning.learning import Learning
 from nasheval.scoring.decision import rough
 
@@ -18,6 +18,7 @@ _TIMES = (1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100, 200, 400, 10
 _FROM_NOTHING = (2, 4, 8, 16, 30, 50, 100, 200, 400, 800, 1500, 3000, 6000, 12_000, 25_000, 50_000, 100_000)
 _FUTURES, _LEAST = 400, 24
 _CELLS = 1 << 22  # pairs in all futures together, unless that is too few futures
+_TIES = (0.02, 0.05, 0.1, 0.2, 0.3)  # margins that may be shown where no leader is
 _SIGMA = 2.0  # of everything that a band holds
 
 
@@ -37,7 +38,10 @@ class Curve:
         needed: votes in all until it is reached; None: no number of `votes`.
         least, most: the same of the band; None as for `needed`.
         today: votes that there are.
-        agents: that the goal is about: the leader, or those of the cycle.
+        agents: of a cycle.
+        beaten: of a leader, the share of futures with the most votes in which some agent certainly beats it.
+        enough: of a leader that no number of votes is likely to tell apart, a margin that can be shown, as a goal, and
+            the votes it takes: what is enough to call it a tie.
     """
 
     goal: str
@@ -54,6 +58,8 @@ class Curve:
     most: int | None
     today: int
     agents: tuple[str, ...] = ()
+    beaten: float = 0.0
+    enough: tuple[str, int] | None = None
 
     @property
     def more(self) -> int | None:
@@ -72,7 +78,8 @@ class Curve:
         """Return plain values, ready for JSON."""
         named = ("goal", "group", "is_chance", "target", "reached", "needed", "least", "most", "today", "more")
         arrays = {name: getattr(self, name).tolist() for name in ("votes", "value", "lower", "upper")}
-        return {name: getattr(self, name) for name in named} | arrays | {"agents": list(self.agents)}
+        more = {"agents": list(self.agents), "beaten": self.beaten, "enough": self.enough and list(self.enough)}
+        return {name: getattr(self, name) for name in named} | arrays | more
 
 
 def curves_of(
@@ -93,14 +100,31 @@ def curves_of(
         "most": _values(pairs, goals, times, max(count // 4, 12), lambda t: learning.band(t)[1], seed),
     }
     total, today = times * votes, votes if pairs.kept else 0
-    return [
+    curves = [
         _curve(goal, pairs, {name: path[g] for name, path in paths.items()}, total, today, power, reached[g])
         for g, goal in enumerate(goals)
     ]
+    last = futures(pairs, float(times[-1]), count, seed, gain=learning.gain(float(times[-1])))
+    for g, goal in enumerate(goals):
+        if isinstance(goal, Leader) and curves[g].needed is None:
+            wider = [Leader(margin) for margin in _TIES if margin > goal.margin]
+            chances = _values(pairs, wider, times, count, learning.gain, seed).mean(axis=2)
+            enough = _first(wider, np.maximum.accumulate(chances, axis=1), total, power)
+            curves[g] = replace(curves[g], beaten=goal.beaten(last, pairs.today.agents), enough=enough)
+    return curves
+
+
+def _first(goals: Sequence[Goal], chances: Floats, votes: Floats, power: float) -> tuple[str, int] | None:
+    """Return the first goal that is reached, of chances (goals, n), and the votes it takes; None: none is."""
+    for goal, chance in zip(goals, chances, strict=True):
+        needed = _falls_below(votes, -chance, -power)
+        if needed is not None:
+            return goal.name, rough(needed) or 0
+    return None
 
 
 def _values(
-    pairs: Pairs, goals: list[Goal], times: Floats, count: int, gain: Callable[[float], float], seed: int
+    pairs: Pairs, goals: Sequence[Goal], times: Floats, count: int, gain: Callable[[float], float], seed: int
 ) -> Floats:
     """Return (goals, times, futures) what each future comes to; futures of the same number share their draws."""
     values = np.empty((len(goals), len(times), count))

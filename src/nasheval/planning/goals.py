@@ -8,7 +8,7 @@ from typing import Protocol
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, as_number, pair_index
+from nasheval.arrays import Bools, Floats, Ints, as_number, pair_index
 from nasheval.errors import Argument, InputError
 from nasheval.game.checks import games_of
 from nasheval.game.regularizers import L2
@@ -67,14 +67,25 @@ class Leader:
 
     def values(self, found: Futures, agents: tuple[str, ...]) -> Floats:
         """Return (R,) whether the leader of each future is told apart."""
-        K, present = len(agents), found.candidates
-        lottery = lotteries(games_of(np.clip(found.mean, -1, 1), K), L2(), present)
-        leaders = lottery.round(6).argmax(axis=1)
-        low, high = games_of(found.low, K), games_of(found.high, K)  # of (j, k) with j > k the other end, negated
-        rows = np.arange(len(leaders))
-        lower = np.where(np.arange(K) > leaders[:, None], low[rows, leaders], high[rows, leaders])
-        left = [len(rivals_of(present, each, int(a), self.margin)) for each, a in zip(lower, leaders, strict=True)]
-        return np.asarray(np.array(left) == 0, float)
+        leaders, lower, _ = _leads(found, len(agents))
+        rivals = [
+            rivals_of(found.candidates, each, int(a), self.margin) for each, a in zip(lower, leaders, strict=True)
+        ]
+        return np.array([float(not len(each)) for each in rivals])
+
+    def beaten(self, found: Futures, agents: tuple[str, ...]) -> float:
+        """Return the share of futures in which some agent certainly beats the leader, so that none is best."""
+        _, _, upper = _leads(found, len(agents))
+        return float((upper < 0).any(axis=1).mean())
+
+
+def _leads(found: Futures, K: int) -> tuple[Ints, Floats, Floats]:
+    """Return (R,) the leader of each future, and (R, K) lower and upper limits of what it wins over each agent."""
+    lottery = lotteries(games_of(np.clip(found.mean, -1, 1), K), L2(), found.candidates)
+    leaders = lottery.round(6).argmax(axis=1)
+    low, high = (games_of(each, K)[np.arange(len(leaders)), leaders] for each in (found.low, found.high))
+    after = np.arange(K) > leaders[:, None]  # of a pair (j, leader) the ends change places, and are negated
+    return leaders, np.where(after, low, high), np.where(after, high, low)
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nasheval.audit.section import Bars, Listing
 from nasheval.payoff.drawing import listing
 from nasheval.planning.curves import Curve
+from nasheval.scoring.decision import MARGIN
 from nasheval.terminal import plain
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 
 _SHOWN = 8  # rows of a curve in a table
 _NEVER = "never"
+_OFTEN = 0.2  # of futures
 
 
 class Saying:
@@ -129,13 +131,20 @@ def _what(curve: Curve) -> str:
     if curve.goal.startswith("cycle"):
         return f"that {' beats '.join((*curve.agents, *curve.agents[:1]))}"
     margin = curve.goal.partition("=")[2]
-    return f"one agent to be at most {margin or '0.05'} worse than any other"
+    return f"one agent to be at most {margin or f'{MARGIN:g}'} worse than any other"
 
 
 def _instead(curve: Curve) -> str:
     if curve.goal.startswith("cycle"):
         return ""
-    return " Two agents tie, or none is best: ask for a larger margin, such as leader=0.1, to call it a tie."
+    if curve.beaten > _OFTEN:
+        return f" With a chance of {curve.beaten:.0%} some agent surely beats the leader: a lottery is best then."
+    if curve.enough is None:
+        return " Agents may tie, or none may be best."
+    margin = curve.enough[0].partition("=")[2] or f"{MARGIN:g}"
+    return (
+        f" To show one to be at most {margin} worse, and call it a tie, takes about {curve.enough[1]:,} votes in all."
+    )
 
 
 def _range(curve: Curve) -> str:
