@@ -107,12 +107,25 @@ def pairs_of(pseudo: PseudoOutcomes, payoff: GroupPayoff) -> Pairs:
 
 
 def _shrunk_counts(count: Floats) -> Floats:
-    """Return (P,) expected votes, given counts whose expectations are Gamma distributed (moments of the counts)."""
-    mean, excess = count.mean(), max(count.var() - count.mean(), 0.0)
-    if mean == 0:
+    """Return (P,) expected votes, given counts whose expectations are Gamma distributed, but for pairs never asked.
+
+    A pair without a vote is one that is asked as others are with the chance that so many of these have none by luck.
+    """
+    asked = count > 0
+    if not asked.any():
         return count
+    seen, rate = float(count[asked].mean()), float(count[asked].mean())
+    for _ in range(50):  # the mean of a Poisson law whose positive counts have this mean
+        rate = seen * -np.expm1(-rate)
+    lucky = asked.sum() * np.exp(-rate) / max(-np.expm1(-rate), 1e-9)
+    none = int((~asked).sum())
+    share = min(1.0, lucky / none) if none else 0.0
+    among = asked.sum() + share * none
+    mean = count.sum() / among
+    excess = max((count**2).sum() / among - mean**2 - mean, 0.0)
     shape = mean**2 / excess if excess > 0 else np.inf
-    return np.full(len(count), mean) if np.isinf(shape) else (count + shape) / (1 + shape / mean)
+    expected = np.full(len(count), mean) if np.isinf(shape) else (count + shape) / (1 + shape / mean)
+    return np.asarray(np.where(asked, expected, share * expected))
 
 
 def _plugin(pseudo: PseudoOutcomes, inside: Bools) -> Floats:
