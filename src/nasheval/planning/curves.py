@@ -139,7 +139,7 @@ def _curve(
 ) -> Curve:
     value = paths["expected"].mean(axis=1)
     if isinstance(goal, Width):
-        spread = _SIGMA * paths["expected"].std(axis=1)
+        spread = _SIGMA * np.hypot(paths["expected"].std(axis=1), value * pairs.doubt)
         lower, upper = paths["most"].mean(axis=1) - spread, paths["least"].mean(axis=1) + spread
         value, lower, upper = (np.minimum.accumulate(each) for each in (value, np.minimum(lower, value), upper))
         upper, target = np.maximum(upper, value), goal.target

@@ -67,6 +67,15 @@ class Pairs:
         """Today's."""
         return self.today.moments
 
+    @property
+    def doubt(self) -> float:
+        """Relative standard error of a mean width: standard errors rest on few votes, and pairs share contexts."""
+        known = known_means(self.moments)
+        if not known.any():
+            return 0.0
+        variance = float(np.mean(2 / np.maximum(self.moments.freedom[known], 1.0)))
+        return float(np.sqrt(variance / max(len(self.today.agents) / 2, 1)) / 2)
+
     @cached_property
     def critical(self) -> tuple[float, int]:
         """The critical value of all pairs together, and how many pairs it is of."""

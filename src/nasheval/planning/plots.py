@@ -23,7 +23,15 @@ def draw(curve: Curve, power: float, *, ax: Axes | None = None) -> Axes:
         ax.plot(
             [curve.needed], [curve.target], color=ORANGE, marker="D", linestyle="", label=f"needed: {curve.needed:,}"
         )
-    ax.set(xscale="log", xlabel="votes in all", ylabel="chance" if curve.is_chance else "mean width of intervals")
+    first, last = curve.votes[0], curve.votes[-1]
+    if curve.needed is not None:
+        last = min(last, max(4 * curve.needed, 8 * max(first, curve.today)))
+    ax.set(
+        xscale="log",
+        xlim=(first / 1.15, last * 1.15),
+        xlabel="votes in all",
+        ylabel="chance" if curve.is_chance else "mean width of intervals",
+    )
     ax.set_ylim(0, 1.02 if curve.is_chance else None)
     about = "" if curve.group == "all" else f" in {curve.group}"
     ax.set_title(f"Votes needed for {curve.goal}{about}", fontsize=10)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from nasheval.audit.section import Bars, Listing
 from nasheval.payoff.drawing import listing
 from nasheval.planning.curves import Curve
-from nasheval.scoring.decision import MARGIN
+from nasheval.scoring.decision import MARGIN, rough
 from nasheval.terminal import plain
 
 if TYPE_CHECKING:
@@ -155,7 +155,7 @@ def _range(curve: Curve) -> str:
 
 
 def _more(curve: Curve) -> str:
-    return f", {curve.more:,} more" if curve.today and curve.more else ""
+    return f", about {rough(curve.more):,} more" if curve.today and curve.more else ""
 
 
 def _needed(curve: Curve) -> tuple[int | None, int | None, int | None]:
