@@ -34,6 +34,7 @@ BENCHMARKS = {
     "decisions": "which agent to ship, on every log at hand",
     "style": "whether payoffs at equal style are right, and their intervals cover",
     "evaluation": "whether held-out evaluation covers, and picks the better policy",
+    "planning": "whether planned widths come true, and how many votes planned menus spare",
     "peeking": "how often a daily look promotes a policy that is no better, and what waiting costs",
     "nesting": "whether the held-out score of the correction is honest",
     "texts": "what text encoders are worth: prompts routed by NashEval and others, tasks seen and unseen",

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from nasheval.payoff.aggregators import Cubic as Cubic
     from nasheval.payoff.aggregators import Mean as Mean
     from nasheval.payoff.aggregators import Weighted as Weighted
+    from nasheval.planning.plan import plan as plan
     from nasheval.policy import baselines as baselines
     from nasheval.policy.exact import ExactPolicy as ExactPolicy
     from nasheval.policy.learned import LearnedPolicy as LearnedPolicy
@@ -78,6 +79,7 @@ _HOMES = {
     "load": "nasheval.estimator",
     "metrics": "nasheval.scoring.metrics",
     "partition": "nasheval.feedback.partition",
+    "plan": "nasheval.planning.plan",
     "plots": "nasheval.scoring.plots",
     "promote": "nasheval.scoring.promotion",
     "read": "nasheval.feedback.readers.any_log",

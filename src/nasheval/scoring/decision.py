@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from nasheval.arrays import Floats, Ints
+from nasheval.arrays import Bools, Floats, Ints
 from nasheval.choices import AS_VOTED
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.links import SEEN
@@ -248,10 +248,9 @@ def _names(payoff: GroupPayoff, agents: Ints) -> tuple[str, ...]:
 def _doubt(payoff: GroupPayoff, ends: tuple[Floats, Floats], leader: int, margin: float) -> Doubt | None:
     """Return why the leader may be more than `margin` worse than another agent; None where it is shown not to be."""
     lower, upper = (end[leader] for end in ends)
-    rivals = np.flatnonzero(payoff.present & (lower <= -margin) & (np.arange(len(lower)) != leader))
+    rivals = rivals_of(payoff.present, lower, leader, margin)
     if not len(rivals):
         return None
-    rivals = rivals[np.argsort(lower[rivals], kind="stable")]
     seen, told = payoff.status[leader, rivals] == SEEN, (lower[rivals] > -1) | (upper[rivals] < 0)
     better = rivals[seen & told]
     beaten = better[upper[better] < 0]
@@ -268,6 +267,19 @@ def _doubt(payoff: GroupPayoff, ends: tuple[Floats, Floats], leader: int, margin
         unmet=_names(payoff, rivals[~seen]),
         more_votes=_more_votes(payoff, ends, leader, rivals, margin),
     )
+
+
+def rivals_of(present: Bools, lower: Floats, leader: int, margin: float) -> Ints:
+    """Return the agents that may be better than a leader by the margin or more, the one furthest ahead first.
+
+    A leader without any is shown to be at most the margin worse than every other agent; plans ask here too.
+
+    Args:
+        present: (K,) the candidates.
+        lower: (K,) lower limits of what the leader wins over each.
+    """
+    rivals = np.flatnonzero(present & (lower <= -margin) & (np.arange(len(lower)) != leader))
+    return np.asarray(rivals[np.argsort(lower[rivals], kind="stable")])
 
 
 def _more_votes(
@@ -289,7 +301,7 @@ def _more_votes(
     coin = norm.isf((1 - payoff.confidence) / max(K * (K - 1), 2)) / goal
     told = ends[0][leader, rivals] > -1
     needed = np.where(told, votes * np.maximum((half / goal) ** 2 - 1, 0.0), coin**2)
-    return _rough(needed.sum())
+    return rough(needed.sum())
 
 
 def _elsewhere(groups: Sequence[GroupPayoff], choice: int, prices: Floats | None) -> tuple[Preference, ...]:
@@ -413,7 +425,7 @@ def _down(number: float) -> float:
     return floor(round(number * 100, 6)) / 100
 
 
-def _rough(number: float) -> int | None:
+def rough(number: float) -> int | None:
     """Round up to two digits that matter."""
     if not isfinite(number) or number > 1e12:
         return None

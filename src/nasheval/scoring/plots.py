@@ -50,7 +50,7 @@ def payoff(group: GroupPayoff, *, ax: Axes | None = None, most: int = 20) -> Axe
     sure = (status == SEEN) & ((group.lower[place] > 0) | (group.upper[place] < 0))
     names = [_text(group.agents[a]) for a in order]
     label = _inches(names)
-    ax = _axes(ax, 1.6 + label + 0.62 * len(order), 0.9 + 0.85 * label + 0.5 * len(order))
+    ax = new_axes(ax, 1.6 + label + 0.62 * len(order), 0.9 + 0.85 * label + 0.5 * len(order))
     image = ax.imshow(value, cmap=_colours("signs", _SIGNS), vmin=-1, vmax=1)
     ax.figure.colorbar(image, ax=ax, shrink=0.8, label="mean payoff of row over column")
     for r, c in zip(*np.nonzero(~np.eye(len(order), dtype=bool)), strict=True):
@@ -72,7 +72,7 @@ def cycle_graph(group: GroupPayoff, *, ax: Axes | None = None, most: int = 12) -
         group: from `NashEval.payoff_interval`.
         most: agents to show: those in cycles first, then those with the largest mean payoff.
     """
-    ax, beats, cycles = _axes(ax, 6.0, 6.0), group.beats(), group.cycles()
+    ax, beats, cycles = new_axes(ax, 6.0, 6.0), group.beats(), group.cycles()
     agents = _drawn(group, [agent for cycle in cycles for agent in cycle.agents], most)
     angle = np.pi / 2 - 2 * np.pi * np.arange(len(agents)) / len(agents)
     at = {a: (float(np.cos(t)), float(np.sin(t))) for a, t in zip(agents, angle, strict=True)}
@@ -103,7 +103,7 @@ def winner_heatmap(leaderboard: Any, *, value: str = "frequency", ax: Axes | Non
     groups, agents, share = _matrix(leaderboard, value)
     order = np.argsort(-share.mean(axis=0), kind="stable")[:most]
     rows, columns = [_text(agents[a]) for a in order], [_text(group) for group in groups]
-    ax = _axes(ax, 2.2 + _inches(rows) + 0.5 * len(groups), 0.9 + 0.85 * _inches(columns) + 0.36 * len(order))
+    ax = new_axes(ax, 2.2 + _inches(rows) + 0.5 * len(groups), 0.9 + 0.85 * _inches(columns) + 0.36 * len(order))
     image = ax.imshow(share[:, order].T, cmap=_colours("shares", _SHARES), vmin=0, vmax=1, aspect="auto")
     ax.figure.colorbar(image, ax=ax, shrink=0.8, label=value)
     for r, a in enumerate(order):
@@ -126,7 +126,7 @@ def lottery_by_group(leaderboard: Any, *, ax: Axes | None = None) -> Axes:
     bars = [(agents[a], share[:, a], colour) for a, colour in zip(order, _AGENTS, strict=False)]
     rest = share[:, order[len(_AGENTS) :]].sum(axis=1)
     bars += [("others", rest, _OTHERS)] if rest.any() else []
-    ax, left = _axes(ax, 8.0, 1.2 + 0.35 * len(groups)), np.zeros(len(groups))
+    ax, left = new_axes(ax, 8.0, 1.2 + 0.35 * len(groups)), np.zeros(len(groups))
     for name, width, colour in bars:
         ax.barh(np.arange(len(groups)), width, left=left, color=colour, edgecolor="white", label=_text(name))
         left = left + width
@@ -164,7 +164,7 @@ def cost_frontier(
         raise InputError(f"A has {games.shape[1]} agents, there are {len(names)} names and costs of {prices.shape}.")
     points = frontier_points(games, prices, names, regularizer=regularizer)
     line = [(p.cost, p.exploitability) for p in points if p.kind == "price"]
-    ax = _axes(ax, 7.0, 4.5)
+    ax = new_axes(ax, 7.0, 4.5)
     ax.plot(*zip(*line, strict=True), color=BLUE, marker="o", markersize=4, label="equilibrium, cost weight rising")
     single = [p for p in points if p.kind == "agent"]
     ax.scatter([p.cost for p in single], [p.exploitability for p in single], marker="D", facecolor="white",
@@ -191,7 +191,7 @@ def calibration(
     bins = diagnostics.nuisances.outcome if of == "outcome" else diagnostics.nuisances.propensity
     if bins is None:
         raise InputError("The propensities of this model are known only at records; there is nothing to calibrate.")
-    ax = _axes(ax, 4.6, 4.4)
+    ax = new_axes(ax, 4.6, 4.4)
     ends = np.concatenate([bins.predicted, bins.observed])
     if len(ends):
         ax.plot([ends.min(), ends.max()], [ends.min(), ends.max()], color=GREY, linestyle="--", linewidth=1)
@@ -206,7 +206,7 @@ def calibration(
 # -- what the plots share ---------------------------------------------------------------------------------------------
 
 
-def _axes(ax: Axes | None, width: float, height: float) -> Axes:
+def new_axes(ax: Axes | None, width: float, height: float) -> Axes:
     """Return the axes given, or those of a new figure of some inches."""
     if ax is not None:
         return ax

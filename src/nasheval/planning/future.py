@@ -1,0 +1,228 @@
+"""What the mean payoffs of a group would look like with more votes: drawn from what is known of them today.
+
+A future is a log of `times` as many votes, contexts and voters that were asked and came as those so far did. Of each
+pair it draws how many votes it has, from a Poisson law about today's share (shrunk toward that of the other pairs, as
+Gamma-Poisson counts are); how large their squared residuals are, today's being shrunk likewise and falling with the
+share of them that a better outcome model will explain; the truth, from today's mean shrunk toward the plug-in; and the
+mean. What comes out are `Moments`, so that every rule of today, intervals, decisions and cycles, is asked of a future
+as it is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+from scipy.stats import norm
+
+from nasheval.arrays import Bools, Floats, bin_sums
+from nasheval.feedback.links import SEEN
+from nasheval.payoff.bridging import ELSEWHERE
+from nasheval.payoff.clusters import Moments
+from nasheval.payoff.inference import GroupPayoff
+from nasheval.payoff.intervals import critical_value, known_means, limits
+from nasheval.payoff.pseudo import PseudoOutcomes
+
+_FEW = 5.0  # votes that the squared residuals of all pairs together count for, beside those of a pair
+_SURE = 10  # degrees of freedom from which on the variance of a pair speaks for itself
+_MOST = 0.99  # of a payoff: nobody is unanimous for sure
+
+
+@dataclass(frozen=True, eq=False)
+class Pairs:
+    """What today's votes say of each pair, (P,) all of it, shrunk toward the other pairs where votes are few.
+
+    Args:
+        today: mean payoffs of the group.
+        votes: how many of each pair are expected of as many votes again.
+        square: mean square of a verdict's residual.
+        weight: mean weight of a verdict, times the share of the votes: 1 where propensities are the shares.
+        rest: the part of the variance of the mean that is not of single verdicts: contexts, and voters.
+        truth, spread: mean and standard deviation of what the mean payoff may truly be.
+        freedom: degrees of freedom of a variance per effective vote.
+        per_vote: effective votes per vote.
+        known: whether propensities are known; else they follow the votes.
+        kept: whether a future holds today's votes; else `today` is a guess, and has none.
+        fixed: the part of a variance that more votes do not lower: that of voters who stay the same.
+        voters: who stay the same; 0: none, others like them come along with the votes.
+    """
+
+    today: GroupPayoff
+    votes: Floats
+    square: Floats
+    weight: Floats
+    rest: Floats
+    truth: Floats
+    spread: Floats
+    freedom: float
+    per_vote: Floats
+    known: bool
+    kept: bool = True
+    fixed: float = 0.0
+    voters: int = 0
+
+    @property
+    def moments(self) -> Moments:
+        """Today's."""
+        return self.today.moments
+
+    @property
+    def doubt(self) -> float:
+        """Relative standard error of a mean width: standard errors rest on few votes, and pairs share contexts."""
+        known = known_means(self.moments)
+        if not known.any():
+            return 0.0
+        variance = float(np.mean(2 / np.maximum(self.moments.freedom[known], 1.0)))
+        return float(np.sqrt(variance / max(len(self.today.agents) / 2, 1)) / 2)
+
+    @cached_property
+    def critical(self) -> tuple[float, int]:
+        """The critical value of all pairs together, and how many pairs it is of."""
+        seen = known_means(self.moments) & (self.moments.status == SEEN)
+        return critical_value([self.moments], self.today.confidence, self.today.seed, only=seen), int(seen.sum())
+
+
+def pairs_of(pseudo: PseudoOutcomes, payoff: GroupPayoff) -> Pairs:
+    """Return what the votes of a group say of each pair."""
+    estimand, moments, P = pseudo.estimand, payoff.moments, pseudo.n_pairs
+    rows = np.flatnonzero(payoff.inside[estimand.context])
+    pair, weight, correction = estimand.column[rows], estimand.weight[rows], estimand.correction[rows]
+    count, mass = np.bincount(pair, minlength=P).astype(float), bin_sums(pair, weight, P)
+    heavy, square = bin_sums(pair, weight**2, P), bin_sums(pair, correction**2, P)
+    n, unknown = moments.n_contexts, np.divide
+    pooled = square.sum() / max(heavy.sum(), 1e-300)
+    each = unknown(heavy, np.maximum(count, 1))  # mean squared weight of a vote
+    own = unknown(square, heavy, out=np.zeros(P), where=heavy > 0)
+    residual = (count * own + _FEW * pooled) / (count + _FEW)
+    expected = _shrunk_counts(count)
+    share = np.sqrt(each) * count / n
+    usual = float(np.median(share[count > 0])) if (count > 0).any() else 1.0
+    shares = np.where(count > 0, share, usual)
+    if pseudo.fit.is_known:  # a pair's weight is what it is, however many votes the pair happens to have
+        level = unknown(mass, np.maximum(count, 1))
+        typical = n / np.maximum(expected, 1e-9)
+        shares = np.where(count > 0, np.maximum(np.sqrt(each), level), typical) * expected / n
+    rest = np.maximum(moments.variance - square / n**2, 0.0)
+    sure = known_means(moments) & (moments.freedom >= _SURE)
+    rest = np.where(sure, rest, np.mean(rest[sure]) if sure.any() else 0.0)
+    truth, spread = _truth(
+        payoff, _plugin(pseudo, payoff.inside), residual * (shares / np.maximum(expected, 1e-9)) * shares
+    )
+    told = known_means(moments) & (moments.effective > 3)
+    ratio = np.median(moments.freedom[told] / (moments.effective[told] - 1)) if told.any() else 1.0
+    per_vote = unknown(moments.effective, count, out=np.ones(P), where=count > 0)
+    return Pairs(payoff, expected, residual, shares, rest, truth, spread, float(ratio), per_vote, pseudo.fit.is_known)
+
+
+def _shrunk_counts(count: Floats) -> Floats:
+    """Return (P,) expected votes, given counts whose expectations are Gamma distributed, but for pairs never asked.
+
+    A pair without a vote is one that is asked as others are with the chance that so many of these have none by luck.
+    """
+    asked = count > 0
+    if not asked.any():
+        return count
+    seen, rate = float(count[asked].mean()), float(count[asked].mean())
+    for _ in range(50):  # the mean of a Poisson law whose positive counts have this mean
+        rate = seen * -np.expm1(-rate)
+    lucky = asked.sum() * np.exp(-rate) / max(-np.expm1(-rate), 1e-9)
+    none = int((~asked).sum())
+    share = min(1.0, lucky / none) if none else 0.0
+    among = asked.sum() + share * none
+    mean = count.sum() / among
+    excess = max((count**2).sum() / among - mean**2 - mean, 0.0)
+    shape = mean**2 / excess if excess > 0 else np.inf
+    expected = np.full(len(count), mean) if np.isinf(shape) else (count + shape) / (1 + shape / mean)
+    return np.asarray(np.where(asked, expected, share * expected))
+
+
+def _plugin(pseudo: PseudoOutcomes, inside: Bools) -> Floats:
+    """Return (P,) the mean plug-in over the contexts of a group, or over some of them."""
+    contexts = np.flatnonzero(inside & pseudo.used)
+    contexts = contexts[:: max(1, len(contexts) * pseudo.n_pairs // (1 << 22))]
+    total = np.zeros(pseudo.n_pairs)
+    for _, values in pseudo.estimand.plugin(contexts):
+        total += values.sum(axis=0)
+    return total / len(contexts)
+
+
+def _truth(payoff: GroupPayoff, plugin: Floats, variance: Floats) -> tuple[Floats, Floats]:
+    """Return (P,) mean and deviation of the true payoffs: the means shrunk toward the plug-in (Efron and Morris)."""
+    moments = payoff.moments
+    known = known_means(moments) & (moments.status == SEEN)
+    v = np.where(known, np.maximum(moments.variance, variance * 0.5), np.inf)
+    if not known.any():
+        return plugin, np.full(len(plugin), 0.3)
+    off = (moments.mean - plugin)[known]
+    w = 1 / v[known] ** 2
+    tau2 = max(float((w * (off**2 - v[known])).sum() / w.sum()), 1e-5)
+    keep = tau2 / (tau2 + v)
+    mean = np.where(known, plugin + keep * (moments.mean - plugin), plugin)
+    return np.clip(mean, -_MOST, _MOST), np.sqrt(np.where(known, tau2 * (1 - keep), tau2))
+
+
+@dataclass(frozen=True, eq=False)
+class Futures:
+    """What some futures come to, drawn independently of each other.
+
+    Args:
+        candidates: (K,) the agents that are there.
+        mean: (R, P) estimated mean payoffs.
+        low, high: (R, P) ends of the intervals that hold for all pairs of a future together.
+    """
+
+    candidates: Bools
+    mean: Floats
+    low: Floats
+    high: Floats
+
+
+def futures(pairs: Pairs, times: float, count: int, seed: int, *, gain: float = 0.0) -> Futures:
+    """Draw futures; those of the same seed share their draws, whatever else is different.
+
+    Args:
+        times: how many times as many votes; 1 or more where today's are kept.
+        count: how many futures.
+        gain: share of the squared residuals that a model of so many votes explains in addition.
+    """
+    moments = _moments(pairs, times, (count, len(pairs.votes)), np.random.default_rng(seed), gain)
+    known = known_means(moments) & (moments.status == SEEN)
+    told = known.reshape(count, -1).sum(axis=1)
+    critical, of = pairs.critical
+    tail = norm.sf(critical) * of if of else (1 - pairs.today.confidence) / 2
+    level = norm.isf(np.minimum(tail / np.maximum(told, 1), (1 - pairs.today.confidence) / 2))
+    low, high = limits(moments, np.where(known, np.repeat(level, len(pairs.votes)), np.inf))
+    ends = (np.clip(each, -1, 1).reshape(count, -1) for each in (low, high))
+    return Futures(pairs.today.present, moments.mean.reshape(count, -1), *ends)
+
+
+def _moments(pairs: Pairs, times: float, shape: tuple[int, int], rng: np.random.Generator, gain: float) -> Moments:
+    """Return the moments of futures, all of them in one row."""
+    today, draws = pairs.moments, [rng.standard_normal(shape) for _ in range(2)]
+    kept = 1 / times if pairs.kept else 0.0  # the share of the votes that are today's
+    truth = np.clip(pairs.truth + pairs.spread * draws[0], -_MOST, _MOST)
+    expected, square = np.maximum(pairs.votes * times, 1e-9), pairs.square * (1 - gain) * pairs.weight**2
+    constant = pairs.rest / times + pairs.fixed
+    noise = (square / expected + constant) / max(1 - kept, 1e-9)
+    old = np.where(known_means(today) & (today.status == SEEN), today.mean, truth)
+    mean = kept * old + (1 - kept) * (truth + np.sqrt(noise) * draws[1])
+    count = today.votes + rng.poisson(pairs.votes * times * (1 - kept), shape)
+    effective = pairs.per_vote * count
+    freedom = np.minimum(min(pairs.freedom, 4.0) * (effective - 1), today.n_contexts * times - 1)
+    if pairs.voters:
+        effective, freedom = np.minimum(effective, pairs.voters), np.minimum(freedom, pairs.voters - 1.0)
+    half = np.maximum(freedom, 1) / 2
+    share = count / expected**2 if pairs.known else 1 / np.maximum(count, 1)
+    variance = square * share * rng.gamma(half) / half + constant
+    columns = np.broadcast_to(today.bias, shape), np.broadcast_to(today.status, shape)
+    return replace(
+        today,
+        mean=mean.ravel(),
+        variance=np.where(count > 0, variance, 0.0).ravel(),
+        effective=effective.ravel(),
+        freedom=np.where(count > 0, freedom, 0.0).ravel(),
+        votes=count.ravel(),
+        bias=columns[0].ravel(),
+        status=np.where(count > 0, SEEN, np.where(columns[1] == SEEN, ELSEWHERE, columns[1])).ravel(),
+    ).floored()

@@ -1,0 +1,336 @@
+"""`plan`: how many votes until what, from a model, a log or a guess, and which menus to ask next."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+from nasheval.arrays import Bools, Floats, as_number
+from nasheval.choices import Speaks
+from nasheval.errors import Argument, InputError
+from nasheval.feedback.groups import chosen_contexts
+from nasheval.feedback.log import Feedback
+from nasheval.game.regularizers import L2
+from nasheval.game.solver import lotteries
+from nasheval.nuisance.learners import Effort, Features
+from nasheval.nuisance.outcome import choose_outcome
+from nasheval.payoff.clusters import SPEAKS
+from nasheval.payoff.inference import GroupPayoff, group_payoff, payoffs_by
+from nasheval.payoff.intervals import checked_level
+from nasheval.payoff.stage1 import Stage1, fit_stage1
+from nasheval.planning.asking import FLOOR, asking
+from nasheval.planning.curves import Curve, curves_of
+from nasheval.planning.doubts import doubts
+from nasheval.planning.future import pairs_of
+from nasheval.planning.goals import CycleGoal, Goal, Leader, Width, goals_of, pairs_among
+from nasheval.planning.guess import MARGINS, guessed
+from nasheval.planning.learning import Learning, learning_of
+from nasheval.planning.menus import Tasks, checked_tasks, draw_menus, drawn_contexts, pool_of, tasks_of
+from nasheval.planning.saying import Saying
+from nasheval.scoring.decision import MARGIN, decide
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+_STEP = 1 << 21  # pairs at contexts held at a time
+_MOST_GROUPS = 20
+
+
+class Fitted(Protocol):
+    """What a plan asks of a fitted model; `NashEval` is one."""
+
+    @property
+    def stage1_(self) -> Stage1:
+        """Its Stage 1."""
+
+    @property
+    def outcome(self) -> Any:
+        """Its outcome model, as `choose_outcome` takes it."""
+
+    @property
+    def random_state(self) -> int:
+        """Its seed."""
+
+    def predict_proba(self, contexts: object) -> Floats:
+        """Return (n, K) lotteries."""
+
+
+@dataclass(frozen=True, eq=False)
+class Plan(Saying):
+    """How many votes are needed for what, and what to ask next; `print` it, or `plot` it.
+
+    Args:
+        curves: one per group and goal.
+        power: the chance with which a goal is to be reached.
+        confidence: of intervals, decisions and cycles.
+        settles: votes between leader and rivals alone that may settle the decision, by group; None where none would.
+        model: what the plan is of; None: a guess.
+    """
+
+    curves: tuple[Curve, ...]
+    power: float
+    confidence: float
+    settles: dict[str, int | None] = field(default_factory=dict)
+    model: Fitted | None = None
+
+    def menus(
+        self,
+        n: int,
+        floor: float = FLOOR,
+        *,
+        size: int = 2,
+        contexts: object = None,
+        agents: Sequence[str] | None = None,
+        seed: int | None = None,
+    ) -> Tasks:
+        """Draw menus to ask next.
+
+        Contexts come at random, as they are; which pair is asked at each is drawn from `asking`: more often a pair
+        whose payoff matters to the equilibrium there, and every pair at no less than `floor` times its share.
+
+        Args:
+            n: how many tasks.
+            floor: from 0 to 1, which is uniform asking.
+            size: agents of a menu; a larger one is a pair, filled up with others.
+            contexts: what to ask at, a table with the context columns; None: contexts of the log again.
+            agents: those that may be asked; None: all of the log.
+            seed: None: that of the model.
+        """
+        if self.model is None:
+            raise InputError("This plan is of a guess: there is nothing to draw menus from; plan a model or a log.")
+        stage1 = self.model.stage1_
+        names, encoder = stage1.agents, stage1.encoder
+        n, size = checked_tasks(n, size, len(names))
+        rng = np.random.default_rng((self.model.random_state if seed is None else seed, 23))
+        needed = [column.name for column in encoder.columns] + list(encoder.texts)
+        pool = pool_of(contexts, stage1.log.contexts, needed)
+        table = drawn_contexts(pool, n, rng) if pool.column_names else pool
+        able = np.broadcast_to(_able(names, agents), (n, len(names)))
+        if able[0].sum() < size:
+            raise InputError(Argument("size", size), f": only {able[0].sum()} agents may be asked.")
+        menu, propensity, total = np.empty((n, size), np.int64), np.empty(n), np.zeros(_n_pairs(names))
+        step = max(1, _STEP // len(total))
+        for start in range(0, n, step):
+            rows = slice(start, min(start + step, n))
+            part = table.slice(start, step) if pool.column_names else table
+            chance = self._chances(part, rows.stop - start, floor, able[rows])
+            menu[rows], propensity[rows] = draw_menus(chance, able[rows], size, rng)
+            total += chance.sum(axis=0)
+        return tasks_of(table, menu, propensity, names, floor, float(total.sum() ** 2 / (total**2).sum()))
+
+    def _chances(self, contexts: Any, n: int, floor: float, able: Bools) -> Floats:
+        """Return (n, n_pairs) how likely each pair is asked at each context."""
+        assert self.model is not None
+        stage1 = self.model.stage1_
+        X = Features.of(stage1.encoder, contexts, n=n)
+        payoff = stage1.payoff.predict(X)
+        lottery = self.model.predict_proba(contexts) if contexts.column_names else np.repeat(
+            lotteries(payoff[:1], L2(), np.ones(len(stage1.agents), bool)), n, axis=0
+        )  # fmt: skip
+        return asking(lottery, payoff=payoff, doubt=doubts(stage1, X, lottery), floor=floor, available=able)
+
+    def plot(self, curve: int | str | Curve = 0, *, ax: Axes | None = None) -> Axes:
+        """Draw a curve: votes against what is expected of them, its band, and the goal.
+
+        Args:
+            curve: its number, its goal, or itself.
+        """
+        from nasheval.planning.plots import draw
+
+        if isinstance(curve, str):
+            found = [one for one in self.curves if one.goal == curve]
+            if not found:
+                raise InputError(Argument("curve", curve), f"; accepted are {', '.join(c.goal for c in self.curves)}.")
+            return draw(found[0], self.power, ax=ax)
+        return draw(curve if isinstance(curve, Curve) else self.curves[curve], self.power, ax=ax)
+
+    def save_plot(self, path: str | Path, curve: int | str | Curve = 0) -> None:
+        """Write a picture of a curve: .png, .svg or .pdf."""
+        figure: Any = self.plot(curve).figure
+        figure.savefig(path, dpi=150)
+
+
+def plan(
+    source: Any = None,
+    *,
+    goal: str | Sequence[str] | None = None,
+    by: str | None = None,
+    group: Any = None,
+    agents: int | None = None,
+    voters: Speaks | int | None = None,
+    margins: npt.ArrayLike = MARGINS,
+    margin: float = MARGIN,
+    power: float = 0.8,
+    confidence: float = 0.95,
+    learning: bool = True,
+    seed: int | None = None,
+) -> Plan:
+    """Plan how many votes to ask for, and which.
+
+    New votes are taken to come as those so far did: at new contexts, from voters as new as those were, of pairs asked
+    as often.
+
+    Args:
+        source: a fitted model, or a log; None: plan from `agents`, `voters` and `margins`, before there are votes.
+        goal: "width=0.1" (of the intervals, on average over pairs), "leader" or "leader=0.02" (shown to be at most a
+            margin worse than any other: the rule of `NashEval.decision`), "cycle" or "cycle=a>b>c" (all edges certain),
+            or several of them; None: all three, a cycle where one is likely.
+        by: a context column: a plan for each of its values.
+        group: one group of contexts, as in `payoff_interval`.
+        agents: without a source, how many.
+        voters: without a source, how many there are; else whom intervals speak for, "panel" or "population".
+        margins: without a source, by how much each agent beats every later one; or (K, K) payoffs.
+        margin: of "leader" without a number.
+        power: the chance with which a goal is to be reached.
+        confidence: of intervals, decisions and cycles.
+        learning: whether to find out how much better the outcome model gets with votes, which takes about a third of
+            the time of its fit; else it is taken to stay as it is.
+        seed: None: that of the model.
+    """
+    chance = as_number(power)
+    if not 0 < chance < 1:
+        raise InputError(Argument("power", power), "; accepted is a chance between 0 and 1, such as 0.8.")
+    if source is None:
+        return _from_guess(goal, agents, voters, margins, margin, chance, confidence, seed or 0)
+    if agents is not None or isinstance(voters, int) or np.ndim(margins) or margins != MARGINS:
+        raise InputError("agents=, margins= and a number of voters are guesses for a plan without a model or log.")
+    if voters is not None and voters not in SPEAKS:
+        raise InputError(Argument("voters", voters), f"; accepted are {', '.join(map(repr, SPEAKS))}.")
+    model = fitted_of(source, seed or 0)
+    start = model.random_state if seed is None else seed
+    payoffs = _payoffs(model, by, group, confidence, voters, start)
+    effort = Effort(seed=start, n_jobs=getattr(model, "n_jobs", None) or os.cpu_count() or 1)
+    taught = learning and _can_be_taught(model)
+    learned = learning_of(model.stage1_.nuisances, _outcome(model), effort) if taught else Learning()
+    curves: list[Curve] = []
+    settles: dict[str, int | None] = {}
+    for payoff in payoffs:
+        curves += _curves(model, payoff, goal, learned, margin, chance, start)
+        doubt = decide(model.stage1_.log, payoff, margin=margin).doubt
+        settles[payoff.name] = 0 if doubt is None else doubt.more_votes
+    return Plan(tuple(curves), chance, confidence, settles, model)
+
+
+@dataclass(frozen=True, eq=False)
+class _OfLog:
+    """A log with its Stage 1, as a plan needs it."""
+
+    stage1_: Stage1
+    outcome: Any
+    random_state: int
+
+    def predict_proba(self, contexts: object) -> Floats:
+        """Return (n, K) lotteries."""
+        payoff = self.stage1_.payoffs(contexts)
+        return lotteries(payoff, L2(), np.ones(payoff.shape[1], bool))
+
+
+def fitted_of(source: Any, seed: int = 0) -> Fitted:
+    """Return a fitted model as it is, and of a log one with the defaults; anything else is an InputError."""
+    if isinstance(source, Feedback):
+        effort = Effort(seed=seed, n_jobs=os.cpu_count() or 1)
+        return _OfLog(fit_stage1(source, effort=effort), "voters", seed)
+    if not hasattr(source, "predict_proba") or not isinstance(getattr(source, "stage1_", None), Stage1):
+        what = "a NashEval that is not fitted" if hasattr(source, "get_params") else type(source).__name__
+        raise InputError(f"source is {what}; accepted are a fitted NashEval, a Feedback, or None to plan from agents=.")
+    model: Fitted = source
+    return model
+
+
+def _payoffs(
+    model: Fitted, by: str | None, group: Any, confidence: float, voters: Speaks | None, seed: int
+) -> list[GroupPayoff]:
+    how: dict[str, Any] = {"confidence": confidence, "voters": voters, "seed": seed}
+    pseudo = model.stage1_.pseudo
+    if by is not None and group is not None:
+        raise InputError("by= and group= were both given; give a column to plan for each value, or one group.")
+    if group is None:
+        return payoffs_by(pseudo, by, **how)[:_MOST_GROUPS]
+    inside, name = chosen_contexts(model.stage1_.log, group)
+    return [group_payoff(pseudo, inside, name=name, **how)]
+
+
+def _outcome(model: Fitted) -> Any:
+    return choose_outcome(model.outcome, tune=getattr(model, "tune", None) or None)
+
+
+def _can_be_taught(model: Fitted) -> bool:
+    """Tell whether a model has the contexts it was taught on: a saved one may hold tags in place of texts."""
+    fit = model.stage1_.nuisances
+    return len(fit.X) == fit.log.n_contexts and fit.log.n_contexts >= 4 * fit.n_folds
+
+
+def _curves(
+    model: Fitted,
+    payoff: GroupPayoff,
+    goal: str | Sequence[str] | None,
+    learned: Learning,
+    margin: float,
+    power: float,
+    seed: int,
+) -> list[Curve]:
+    log, pairs = model.stage1_.log, pairs_of(model.stage1_.pseudo, payoff)
+    goals = goals_of(goal, pairs, margin)
+    votes = int(np.diff(log.context_offsets)[payoff.inside].sum())
+    today = [_reached(one, log, payoff) for one in goals]
+    return curves_of(pairs, goals, learned, votes=votes, power=power, seed=seed, reached=today)
+
+
+def _reached(goal: Goal, log: Feedback, payoff: GroupPayoff) -> bool:
+    """Tell whether a goal is reached today, by the rules of today: those of intervals, decisions and cycles."""
+    if isinstance(goal, Width):
+        width = (payoff.upper - payoff.lower)[np.triu_indices(len(payoff.agents), 1)]
+        return bool(width[pairs_among(payoff.present)].mean() <= goal.target)
+    if isinstance(goal, Leader):
+        return decide(log, payoff, margin=goal.margin).doubt is None
+    if isinstance(goal, CycleGoal) and goal.agents:
+        places = [payoff.agents.index(agent) for agent in goal.agents]
+        return bool(all(payoff.beats()[a, b] for a, b in zip(places, (*places[1:], places[0]), strict=True)))
+    return False
+
+
+def _from_guess(
+    goal: str | Sequence[str] | None,
+    agents: int | None,
+    voters: Speaks | int | None,
+    margins: npt.ArrayLike,
+    margin: float,
+    power: float,
+    confidence: float,
+    seed: int,
+) -> Plan:
+    if agents is None:
+        raise InputError(
+            "There is nothing to plan from; give a fitted model or a log, or ",
+            *(Argument("agents", 5), " to plan without one."),
+        )
+    if isinstance(voters, str):
+        raise InputError(Argument("voters", voters), "; without a log, accepted is how many voters there are.")
+    checked_level(confidence)
+    names = ["leader", Width().name] if goal is None else [goal] if isinstance(goal, str) else list(goal)
+    curves: list[Curve] = []
+    for name in names or [""]:
+        cyclic = name.strip().startswith("cycle")
+        pairs = guessed(agents, voters, margins, cyclic=cyclic, confidence=confidence, seed=seed)
+        goals = goals_of(name, pairs, margin)
+        curves += curves_of(pairs, goals, Learning(), votes=len(pairs.votes), power=power, seed=seed, reached=[False])
+    return Plan(tuple(curves), power, confidence)
+
+
+def _able(names: tuple[str, ...], agents: Sequence[str] | None) -> Bools:
+    chosen: Bools = np.ones(len(names), bool)
+    if agents is None:
+        return chosen
+    if unknown := [agent for agent in agents if agent not in names]:
+        raise InputError(Argument("agents", list(agents)), f" names {', '.join(map(repr, unknown))}, not in the log.")
+    return np.isin(np.array(names), list(agents))
+
+
+def _n_pairs(names: tuple[str, ...]) -> int:
+    return len(names) * (len(names) - 1) // 2
