@@ -82,6 +82,7 @@ class PayoffModel:
         strength: how strongly `surface` corrects `plugin` and what that wins; None for other forms.
         bridge: gives payoffs to the bridged pairs; None: they are 0, as those of unknown pairs.
         style: what is taken off, so that payoffs are those at equal style; None: they are as voted.
+        added: pairs that an update brought, whose payoffs are the plug-in's where all others are regressed.
     """
 
     agents: tuple[str, ...]
@@ -92,6 +93,7 @@ class PayoffModel:
     strength: Strength | None = None
     bridge: Bridge | None = None
     style: StyleSurface | None = None
+    added: Ints | None = None
 
     @cached_property
     def covered(self) -> Bools:
@@ -158,6 +160,10 @@ class PayoffModel:
         """Return where payoffs start, (n, n_pairs), and the bridged ones, (n, b), where the same voters give both."""
         if self.plugin is None:
             return np.zeros((len(X), len(self.covered))) if self.surface is None else self.surface.predict(X), None
+        if self.added is not None and self.surface is not None:
+            payoffs = np.array(self.surface.predict(X))
+            payoffs[:, self.added] = self.plugin.predict(X)[:, self.added]
+            return payoffs, None
         bridge, aggregation = self.bridge, self.plugin.aggregation
         if isinstance(bridge, VoterBridge) and bridge.models is self.plugin.outcome_models:
             mu, bridged = bridge.models.mean_answers(X, bridge.models.probes, bridge.probes)

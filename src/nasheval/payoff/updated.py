@@ -1,0 +1,152 @@
+"""Stage 1 of a log that has grown, without a full refit: newcomers' utilities, propensities and intervals are new.
+
+What is learned of the agents that were known stays: the outcome models of the folds, and the corrections of their
+pairs. Contexts keep their folds, so no model predicts what it has seen. Propensities are those of the whole log, both
+periods together, by the same learner; so a newcomer's intervals are from its own votes, debiased by them, as after a
+full fit. Pairs with a newcomer start at the plug-in payoff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from nasheval.arrays import Floats, Ints, n_pairs, pair_index, readonly
+from nasheval.feedback.growing import admissible, grown
+from nasheval.feedback.links import SEEN
+from nasheval.feedback.log import Feedback
+from nasheval.nuisance.crossfit import NuisanceFit, continued_folds
+from nasheval.nuisance.learners import Advance, Effort, Features, cells_of
+from nasheval.nuisance.propensity import choose_propensity
+from nasheval.nuisance.style import fit_style
+from nasheval.nuisance.updating import updated_outcome
+from nasheval.payoff.aggregators import AnyAggregator, as_asked
+from nasheval.payoff.bridging import Unseen, check_unseen
+from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
+from nasheval.payoff.second_stage import PayoffModel, Plugin, fit_payoff
+from nasheval.payoff.stage1 import Stage1, at_equal_style, check_known
+from nasheval.payoff.strengths import Strength
+from nasheval.payoff.surfaces import PairSurface, SharedSurface, Surface
+
+
+@dataclass(frozen=True, eq=False)
+class Growth:
+    """A log that has grown.
+
+    Args:
+        log: all of it, whole ballots.
+        more: the new votes, as they are kept.
+        left_out: newcomers with too few votes, and how many each has.
+    """
+
+    log: Feedback
+    more: Feedback
+    left_out: dict[str, int]
+
+
+def update_stage1(
+    stage1: Stage1,
+    log: Feedback,
+    *,
+    min_votes: int = 0,
+    propensity: Any = "auto",
+    aggregator: AnyAggregator = "auto",
+    unseen: Unseen = "model",
+    adjust: Sequence[str] | str = (),
+    effort: Effort | None = None,
+    begin: Callable[[str], Advance] | None = None,
+) -> tuple[Stage1, Growth]:
+    """Return the Stage 1 of its log with more votes, and how the log has grown.
+
+    Args:
+        stage1: as fitted, or updated before.
+        log: votes that it has not seen.
+        min_votes: newcomers with fewer votes are left out.
+        propensity, aggregator, unseen, adjust: as in `fit_stage1`.
+    """
+    work, old = effort or Effort(), stage1.as_voted
+    kept, left_out = admissible(stage1.log, log, min_votes=min_votes)
+    kept, X_more = stage1.admitted(kept)
+    whole = grown(stage1.log, kept)
+    check_unseen(whole, unseen)
+    joined, aggregator = as_asked(whole, aggregator)
+    check_known(joined, propensity)
+    X, fold = _both(old.nuisances.X, X_more), continued_folds(whole, old.nuisances.fold, old.nuisances.n_folds, seed=work.seed)
+    outcome = updated_outcome(
+        old.nuisances.outcome_models, old.nuisances.log, joined, X, fold, old.last_fit.agents, old.nuisances.n_folds
+    )
+    train = np.arange(old.nuisances.n_folds)[:, None] != fold[None, :]
+    learner = choose_propensity(propensity, joined)
+    nuisances = NuisanceFit(joined, X, fold, outcome, learner.fit(joined, X, train, work), work.n_jobs)
+    pseudo = pseudo_outcomes(_with_known_mu(nuisances, old), aggregator, unseen=unseen)
+    payoff = _payoff(old.payoff, pseudo)
+    fields = {"nuisances": nuisances, "pseudo": pseudo, "payoff": payoff, "fitted": old.last_fit}
+    updated = stage1.succeeded(kept, **fields)
+    style = fit_style(nuisances, adjust) if adjust else None
+    return at_equal_style(updated, style), Growth(whole, kept, left_out)
+
+
+def _both(first: Features, second: Features) -> Features:
+    tables = (np.concatenate([getattr(X, form) for X in (first, second)]) for form in ("trees", "network"))
+    return Features(*tables, first.categorical, first.names, first.vectors)
+
+
+def _with_known_mu(fit: NuisanceFit, old: Stage1) -> NuisanceFit:
+    """Return the nuisances with mu at the verdicts of the earlier log already there, which spares predicting them.
+
+    Those on agents of an earlier update are predicted anew, since they were learned anew.
+    """
+    before, log = old.nuisances.log, fit.log
+    verdicts, count = log.verdicts, len(before.verdicts)
+    same = (before.ballots is None) == (log.ballots is None)
+    known = same & (np.arange(len(verdicts)) < count) & (verdicts.k < old.last_fit.agents)
+    rows = np.flatnonzero(~known)
+    context, column = log.context_of[verdicts.record[rows]], log.menus.column_of_verdict[rows]
+    mu = np.empty(len(verdicts))
+    mu[known] = old.nuisances.mu[np.flatnonzero(known)] if known.any() else 0.0
+    for number in range(fit.n_folds):
+        mine = np.flatnonzero(fit.fold[context] == number)
+        mu[rows[mine]] = cells_of(fit.outcome_models, fit.X, number, context[mine], column[mine])
+    object.__setattr__(fit, "mu", readonly(mu))
+    return fit
+
+
+# -- the second stage -------------------------------------------------------------------------------------------------
+
+
+def _payoff(old: PayoffModel, pseudo: PseudoOutcomes) -> PayoffModel:
+    """Return the payoffs of all pairs: those that were corrected stay so, the others start at the plug-in."""
+    fresh = fit_payoff(pseudo, "none")
+    if old.form == "none":
+        return fresh
+    K, size = old.n_agents, len(fresh.status)
+    place = pair_index(*np.triu_indices(K, 1), fresh.n_agents)
+    strength = None if old.strength is None else _placed_strength(old.strength, place, size)
+    surface = None if old.surface is None else _placed_surface(old.surface, place, fresh.n_agents)
+    added = None
+    if old.form != "corrected":
+        known = np.zeros(size, bool)
+        known[place] = old.covered if old.added is None else old.covered & ~np.isin(np.arange(len(place)), old.added)
+        added = np.flatnonzero(fresh.covered & ~known)
+    return replace(fresh, form=old.form, surface=surface, strength=strength, added=added)
+
+
+def _placed_strength(strength: Strength, place: Ints, size: int) -> Strength:
+    per_pair = np.zeros(size)
+    per_pair[place] = strength.of_pairs(len(place))
+    return replace(strength, per_pair=tuple(per_pair.tolist()))
+
+
+def _placed_surface(surface: Surface, place: Ints, n_agents: int) -> Surface:
+    """Return a surface of the pairs of more agents, 0 at those with a newcomer."""
+    if isinstance(surface, SharedSurface):
+        known = np.zeros(n_pairs(n_agents), bool)
+        known[place] = surface.known
+        return replace(surface, known=known, n_agents=n_agents)
+    models: list[Any] = [0.0] * n_pairs(n_agents)
+    for pair, model in zip(place.tolist(), surface.models.models[0], strict=True):
+        models[pair] = model
+    return PairSurface(replace(surface.models, models=(tuple(models),)))
