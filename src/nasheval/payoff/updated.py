@@ -8,43 +8,40 @@ full fit. Pairs with a newcomer start at the plug-in payoff.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Floats, Ints, n_pairs, pair_index, readonly
+from nasheval.arrays import Ints, n_pairs, pair_index, readonly
 from nasheval.feedback.growing import admissible, grown
 from nasheval.feedback.links import SEEN
 from nasheval.feedback.log import Feedback
+from nasheval.feedback.readers.votes import read_votes
 from nasheval.nuisance.crossfit import NuisanceFit, continued_folds
-from nasheval.nuisance.learners import Advance, Effort, Features, cells_of
+from nasheval.nuisance.learners import Effort, Features, cells_of
 from nasheval.nuisance.propensity import choose_propensity
 from nasheval.nuisance.style import fit_style
 from nasheval.nuisance.updating import updated_outcome
 from nasheval.payoff.aggregators import AnyAggregator, as_asked
 from nasheval.payoff.bridging import Unseen, check_unseen
+from nasheval.payoff.drift import UpdateReport, changes_since
 from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
-from nasheval.payoff.second_stage import PayoffModel, Plugin, fit_payoff
+from nasheval.payoff.second_stage import PayoffModel, fit_payoff
 from nasheval.payoff.stage1 import Stage1, at_equal_style, check_known
 from nasheval.payoff.strengths import Strength
 from nasheval.payoff.surfaces import PairSurface, SharedSurface, Surface
 
 
-@dataclass(frozen=True, eq=False)
-class Growth:
-    """A log that has grown.
-
-    Args:
-        log: all of it, whole ballots.
-        more: the new votes, as they are kept.
-        left_out: newcomers with too few votes, and how many each has.
-    """
-
-    log: Feedback
-    more: Feedback
-    left_out: dict[str, int]
+def votes_like(votes: Any, stage1: Stage1) -> Feedback:
+    """Return votes as a log; a path or a table is read with the columns that a Stage 1 knows."""
+    if isinstance(votes, Feedback):
+        return votes
+    columns = stage1.encoder.columns
+    categories = [column.name for column in columns if column.kind == "categorical"]
+    text = list(stage1.encoder.texts) or None
+    return read_votes(votes, context=[column.name for column in columns], text=text, categorical=categories)
 
 
 def update_stage1(
@@ -57,9 +54,8 @@ def update_stage1(
     unseen: Unseen = "model",
     adjust: Sequence[str] | str = (),
     effort: Effort | None = None,
-    begin: Callable[[str], Advance] | None = None,
-) -> tuple[Stage1, Growth]:
-    """Return the Stage 1 of its log with more votes, and how the log has grown.
+) -> tuple[Stage1, UpdateReport]:
+    """Return the Stage 1 of its log with more votes, what is new, and whether a full refit is due.
 
     Args:
         stage1: as fitted, or updated before.
@@ -83,10 +79,19 @@ def update_stage1(
     nuisances = NuisanceFit(joined, X, fold, outcome, learner.fit(joined, X, train, work), work.n_jobs)
     pseudo = pseudo_outcomes(_with_known_mu(nuisances, old), aggregator, unseen=unseen)
     payoff = _payoff(old.payoff, pseudo)
-    fields = {"nuisances": nuisances, "pseudo": pseudo, "payoff": payoff, "fitted": old.last_fit}
-    updated = stage1.succeeded(kept, **fields)
+    fields: dict[str, Any] = {"nuisances": nuisances, "pseudo": pseudo, "payoff": payoff}
+    updated = stage1.succeeded(kept, **fields, fitted=old.last_fit)
+    report = _report(stage1, updated, kept, left_out)
+    updated = replace(updated, fitted=replace(old.last_fit, notes=tuple(map(str, report.due_notes))))
     style = fit_style(nuisances, adjust) if adjust else None
-    return at_equal_style(updated, style), Growth(whole, kept, left_out)
+    return at_equal_style(updated, style), report
+
+
+def _report(before: Stage1, after: Stage1, more: Feedback, left_out: dict[str, int]) -> UpdateReport:
+    """Return what is new, and what changed since the last full fit."""
+    votes = np.bincount(after.log.records.agent, minlength=len(after.agents)).tolist()
+    fresh = dict(zip(after.agents[len(before.agents) :], votes[len(before.agents) :], strict=True))
+    return UpdateReport(fresh, left_out, more.n_records, changes_since(after, before.last_fit))
 
 
 def _both(first: Features, second: Features) -> Features:
