@@ -160,7 +160,9 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             stage1 = fit_stage1(log, **settings, tune=self.tune or None, effort=effort, begin=begin)
             return self._settled(stage1, learner, replace(effort, advance=begin("policy")))
 
-    def update(self, feedback: Any, *, min_votes: int = 0, costs: Any = _UNCHANGED, propensity: Any = _UNCHANGED) -> Self:
+    def update(
+        self, feedback: Any, *, min_votes: int = 0, costs: Any = _UNCHANGED, propensity: Any = _UNCHANGED
+    ) -> Self:
         """Return the model with more votes, new agents among them, in seconds; this one stays as it is.
 
         What was learned of known agents stays, newcomers' utilities are learned on top, and intervals are from all
@@ -171,13 +173,17 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             min_votes: newcomers with fewer votes are left out, and named.
             costs, propensity: in place of those of the model, where newcomers need others.
         """
-        changed = {name: value for name, value in (("costs", costs), ("propensity", propensity)) if value is not _UNCHANGED}
+        changed = {
+            name: value for name, value in (("costs", costs), ("propensity", propensity)) if value is not _UNCHANGED
+        }
         stage1, model = self._stage1, copy(self).set_params(**changed)
         log = votes_like(feedback, stage1)
         with workers(self.engine, self.n_jobs) as pool, stages(_SHARES, show=self.verbose) as begin:
             effort = replace(model._effort(), workers=pool)
             how = {**model._settings(("propensity", "aggregator", "unseen", "adjust")), "min_votes": min_votes}
-            stage1, model.update_ = update_stage1(stage1, log, **how, effort=replace(effort, advance=begin("nuisances")))
+            stage1, model.update_ = update_stage1(
+                stage1, log, **how, effort=replace(effort, advance=begin("nuisances"))
+            )
             return model._settled(stage1, model._learner(stage1.log), replace(effort, advance=begin("policy")))
 
     def _settled(self, stage1: Stage1, learner: PolicyLearner, effort: Effort) -> Self:

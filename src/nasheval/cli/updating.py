@@ -88,7 +88,15 @@ def _standings(model: NashEval) -> list[dict[str, Any]]:
             rival = leader if row["agent"] != leader else rows[min(1, len(rows) - 1)]["agent"]
             cell = at[row["agent"]], at[rival]
             ends = {name: float(getattr(group, name)[cell]) for name in ("estimate", "lower", "upper")}
-            found.append({"place": place, "of": len(rows), **row, "against": rival, **{f"payoff_{n}": v for n, v in ends.items()}})
+            found.append(
+                {
+                    "place": place,
+                    "of": len(rows),
+                    **row,
+                    "against": rival,
+                    **{f"payoff_{n}": v for n, v in ends.items()},
+                }
+            )
     return found
 
 

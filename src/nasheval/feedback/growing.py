@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -12,7 +12,22 @@ from nasheval.feedback.arrow_columns import column_list
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.records import Records
 
-MOST = 2**31 - 1
+_MOST = 2**31 - 1
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The log of the last full fit, where a model was updated since (`nasheval.payoff.updated`).
+
+    Args:
+        agents, contexts, records: how many there were.
+        notes: what the last update said of a full refit.
+    """
+
+    agents: int
+    contexts: int
+    records: int
+    notes: tuple[str, ...] = ()
 
 
 def admissible(before: Feedback, more: Feedback, *, min_votes: int = 0) -> tuple[Feedback, dict[str, int]]:
@@ -23,7 +38,7 @@ def admissible(before: Feedback, more: Feedback, *, min_votes: int = 0) -> tuple
         more: votes with the same context columns.
         min_votes: newcomers with fewer votes than this, or with none, are left out, and so are the votes on them.
     """
-    if not is_whole(min_votes, 0, MOST):
+    if not is_whole(min_votes, 0, _MOST):
         raise InputError(Argument("min_votes", min_votes), ": accepted is a whole number of 0 or more.")
     more = _fitting(before, more)
     kept = more.keep_frequent(max(1, min_votes), always=set(before.agents)) if more.n_records else more

@@ -42,31 +42,27 @@ def make_folds(log: Feedback, folds: int = 5, *, seed: int = 0) -> Ints:
 def continued_folds(log: Feedback, before: Ints, folds: int, *, seed: int = 0) -> Ints:
     """Return (n_contexts,) folds of a log that has grown: its first contexts keep theirs.
 
-    A voter who is held out whole stays in one fold, the others' contexts are spread evenly.
+    A voter who is held out whole stays in one fold. Units that are new are dealt over the folds as they appear, so
+    that it does not matter in how many parts they came.
 
     Args:
         before: (m,) the folds of the first m contexts.
         folds: number of folds.
     """
-    names, first, place = np.unique(log.units, return_index=True, return_inverse=True)
+    _, first, place = np.unique(log.units, return_index=True, return_inverse=True)
+    number = np.argsort(np.argsort(first))  # of each unit, as they appear
+    rounds = np.random.default_rng((seed, 3)).random((-(-len(first) // folds), folds)).argsort(axis=1)
+    fold = rounds.ravel()[number]
     known = first < len(before)
-    own, fresh = place[len(before) :], np.full(len(names), -1)
-    fresh[known] = before[first[known]]
-    sizes, old = np.bincount(own, minlength=len(names)), known[own]
-    load = np.bincount(fresh[own[old]], minlength=folds).astype(float)
-    fresh[~known] = _spread(sizes[~known], folds, np.random.default_rng(seed), load)
-    return readonly(np.concatenate([before, fresh[own]]).astype(np.int16))
+    fold[known] = before[first[known]]
+    return readonly(np.concatenate([before, fold[place[len(before) :]]]).astype(np.int16))
 
 
-def _spread(sizes: Ints, folds: int, rng: np.random.Generator, load: Floats | None = None) -> Ints:
-    """Give each group to the fold that is smallest so far, largest groups first, equals in random order.
-
-    Args:
-        load: (folds,) how large each fold is at first; None: empty.
-    """
+def _spread(sizes: Ints, folds: int, rng: np.random.Generator) -> Ints:
+    """Give each group to the fold that is smallest so far, largest groups first, equals in random order."""
     order = rng.permutation(len(sizes))
     order = order[np.argsort(-sizes[order], kind="stable")]
-    load, fold = np.zeros(folds) if load is None else load, np.zeros(len(sizes), np.int64)
+    load, fold = np.zeros(folds), np.zeros(len(sizes), np.int64)
     for group in order:
         fold[group] = int(load.argmin())
         load[fold[group]] += sizes[group]

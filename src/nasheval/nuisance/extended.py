@@ -14,6 +14,7 @@ from functools import cached_property
 import numpy as np
 
 from nasheval.arrays import Array, Floats, Ints, n_pairs, offsets_of
+from nasheval.feedback.growing import Fitted
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import ORDER, MenuCatalogue
 from nasheval.feedback.partition import Zero
@@ -56,12 +57,12 @@ class ExtendedModels:
         """Return (n, P) mu^m_jk."""
         own, scored = np.asarray(self.base.predict(X, fold), np.float64), np.flatnonzero(self.source == -1)
         values = own[:, np.maximum(self.source, 0)]
-        for place, (columns, weight) in self._pooled.items():
-            values[:, place] = own[:, columns] @ weight
+        for place, (several, weight) in self._pooled.items():
+            values[:, place] = own[:, several] @ weight
         if len(scored):
-            columns = self.menus.columns
+            j, k = self.menus.columns.j[scored], self.menus.columns.k[scored]
             s = self._scores(X, fold, own)
-            values[:, scored] = np.tanh((s[:, columns.j[scored]] - s[:, columns.k[scored]]) / 2)
+            values[:, scored] = np.tanh((s[:, j] - s[:, k]) / 2)
         return values
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
@@ -141,8 +142,8 @@ ARRAYS = ("mass", "meetings", "start", "intercept", "share", "slope")
 def catalogue_before(arrays: Mapping[str, Array]) -> MenuCatalogue:
     """Return the menus that the fitted models answer, from what `to_arrays` wrote."""
     nobody = np.zeros(0, np.int32)
-    named = (arrays[f"before_{name}"] for name in ("offsets", "agents", "forms"))
-    return MenuCatalogue(*named, nobody, len(arrays["meetings"]))
+    offsets, agents, forms = (arrays[f"before_{name}"] for name in ("offsets", "agents", "forms"))
+    return MenuCatalogue(offsets, agents, forms, nobody, len(arrays["meetings"]))
 
 
 def _key(menus: MenuCatalogue, menu: int) -> tuple[int, ...]:
@@ -168,7 +169,7 @@ def scores_of(mu: Floats, menus: MenuCatalogue, meetings: Floats, near: Floats |
 
 
 def extended(
-    models: FoldModels, before: Feedback, log: Feedback, X: Features, fold: Ints, folds: int
+    models: FoldModels, before: Feedback, log: Feedback, X: Features, fold: Ints, last: Fitted
 ) -> ExtendedModels:
     """Return fitted models that answer for the agents and menus that are new in a log.
 
@@ -177,6 +178,7 @@ def extended(
         log: all of it, agents of `before` first.
         X: its contexts, encoded.
         fold: (n_contexts,); the models of a fold have seen no context of it.
+        last: the last full fit.
     """
     if isinstance(models, ExtendedModels):
         base, menus, mass, meetings = models.base, models.before, models.mass, models.meetings
@@ -184,7 +186,8 @@ def extended(
         votes = before.pair_counts.votes
         base, menus, meetings = models, before.menus, votes / max(float(votes.max(initial=0)), 1.0)
         mass = np.bincount(menus.of_record, before.records.weights, len(menus)).astype(np.float64)
-    meeting = Meeting.of(log.whole, menus.n_agents)
+    folds = int(fold.max()) + 1
+    meeting = Meeting.of(log.whole, last)
     ground, start, centre = _ground(base, menus, meetings, X, meeting, folds)
     tables = _tables(meeting)
     learned = learn_newcomers(ground, tables, meeting.count, *meeting.masks(fold, folds))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from nasheval.arrays import Bools, Ints
+from nasheval.feedback.growing import Fitted
 from nasheval.feedback.log import Feedback
 
 _MOST = 40_000  # contexts that newcomers are learned at; more call for a full refit
@@ -20,7 +21,7 @@ class Meeting:
     Args:
         log: the contexts with a record on a newcomer, those records alone.
         contexts: (n,) which contexts of the whole log they are.
-        elsewhere: (m,) contexts spread over the whole log.
+        elsewhere: (m,) contexts of the last full fit, at random.
         known: agents that were fitted before.
         count: newcomers.
     """
@@ -32,17 +33,17 @@ class Meeting:
     count: int
 
     @staticmethod
-    def of(whole: Feedback, known: int, seed: int = 0) -> Meeting:
-        """Return that of a log whose agents from number `known` on are new."""
+    def of(whole: Feedback, known: Fitted, seed: int = 0) -> Meeting:
+        """Return that of a log that has grown since the last full fit."""
         rng, records = np.random.default_rng(seed), whole.records
         starts = records.offsets[:-1]
-        new = np.logical_or.reduceat(records.agent >= known, starts) if len(records) else np.zeros(0, bool)
+        new = np.logical_or.reduceat(records.agent >= known.agents, starts) if len(records) else np.zeros(0, bool)
         contexts = np.unique(whole.context_of[new])
         if len(contexts) > _MOST:
             contexts = np.sort(rng.choice(contexts, _MOST, replace=False))
         there = whole.keep_records(new)[contexts]
-        elsewhere = np.sort(rng.permutation(whole.n_contexts)[:_ELSEWHERE])
-        return Meeting(there, contexts.astype(np.int64), elsewhere, known, whole.n_agents - known)
+        elsewhere = np.sort(rng.permutation(known.contexts)[:_ELSEWHERE])
+        return Meeting(there, contexts.astype(np.int64), elsewhere, known.agents, whole.n_agents - known.agents)
 
     def masks(self, fold: Ints, folds: int, members: int = 1) -> tuple[Bools, Bools]:
         """Return (folds members, n) which contexts each model may learn from, and which it has never seen."""

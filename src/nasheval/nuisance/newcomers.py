@@ -139,7 +139,9 @@ def _directions(ground: Ground) -> Floats:
     return np.asarray(vector * (value > _LEAST * np.maximum(value[:, :1], 1e-12))[:, None])[:, :, :rank]
 
 
-def _assembled(theta: Floats, ground: Ground, directions: Floats, freedom: Freedom, loss: tuple[float, ...]) -> Newcomers:
+def _assembled(
+    theta: Floats, ground: Ground, directions: Floats, freedom: Freedom, loss: tuple[float, ...]
+) -> Newcomers:
     """Return parameters (T, N, 1 + r + q), or fewer where nothing was learned, as weights of agents and features."""
     rank, K, q = directions.shape[2], ground.u.shape[-1], ground.phi.shape[-1]
     whole = np.zeros((*theta.shape[:2], 1 + rank + q))
@@ -241,7 +243,9 @@ class _Problem:
 
         free = torch.from_numpy(z.reshape(self.shape)).requires_grad_()
         losses = self._losses(free * torch.from_numpy(self.sd))
-        total = sum((loss * torch.from_numpy(each.weight)).sum() for loss, (each, *_) in zip(losses, self.parts, strict=True))
+        total = sum(
+            (loss * torch.from_numpy(each.weight)).sum() for loss, (each, *_) in zip(losses, self.parts, strict=True)
+        )
         total = total + free.square().sum() / 2
         total.backward()
         return total.item(), free.grad.numpy().ravel()
@@ -279,7 +283,7 @@ class _Likelihood:
     def __init__(self, answers: _Answers, copies: int, log_weight: Floats) -> None:
         import torch
 
-        table, (size, T, m, V) = answers.table, answers.u.shape
+        table, (_, T, m, V) = answers.table, answers.u.shape
         self.copies, self.known = copies, torch.from_numpy(np.asarray(answers.u, np.float64))
         self.place = torch.from_numpy(np.maximum(answers.newcomer, 0))
         self.is_new = torch.from_numpy(answers.newcomer >= 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nasheval.arrays import Ints
+from nasheval.feedback.growing import Fitted
 from nasheval.feedback.log import Feedback
 from nasheval.nuisance.extended import extended
 from nasheval.nuisance.learners import Features, FoldModels
@@ -14,7 +15,7 @@ from nasheval.nuisance.voters_update import updated_voters
 
 
 def updated_outcome(
-    models: FoldModels, before: Feedback, log: Feedback, X: Features, fold: Ints, known: int, folds: int
+    models: FoldModels, before: Feedback, log: Feedback, X: Features, fold: Ints, last: Fitted
 ) -> FoldModels:
     """Return fitted models that answer for the columns of a log that has grown, agents that are new included.
 
@@ -24,12 +25,11 @@ def updated_outcome(
         log: all of it.
         X: its contexts, encoded.
         fold: (n_contexts,).
-        known: agents of the last full fit.
-        folds: number of folds.
+        last: the last full fit.
     """
     if isinstance(models, VoterModels):
-        return updated_voters(models, log, X, fold, known)
+        return updated_voters(models, log, X, fold, last)
     if isinstance(models, StackModels):
-        own = tuple(updated_outcome(one, before, log, X, fold, known, folds) for one in models.models)
+        own = tuple(updated_outcome(one, before, log, X, fold, last) for one in models.models)
         return replace(models, models=own)
-    return extended(models, before, log, X, fold, folds)
+    return extended(models, before, log, X, fold, last)

@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from nasheval.arrays import Floats, Ints
+from nasheval.feedback.growing import Fitted
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import PARTIAL
 from nasheval.nuisance.learners import Features
@@ -21,7 +22,7 @@ from nasheval.nuisance.voters_records import questions_of, stop_shares, tables_o
 _NEVER = -1e3  # log weights below it are of answers that were never given
 
 
-def updated_voters(models: VoterModels, log: Feedback, X: Features, fold: Ints, known: int) -> VoterModels:
+def updated_voters(models: VoterModels, log: Feedback, X: Features, fold: Ints, last: Fitted) -> VoterModels:
     """Return the populations of all folds with utilities for the agents that are new in a log.
 
     What they think of the agents they know does not change.
@@ -31,10 +32,10 @@ def updated_voters(models: VoterModels, log: Feedback, X: Features, fold: Ints, 
         log: all of it.
         X: its contexts, encoded.
         fold: (n_contexts,); a fold's models have seen no context of it.
-        known: agents of the last full fit; those that an earlier update added are learned anew, from all their votes.
+        last: the last full fit; agents that an earlier update added are learned anew, from all their votes.
     """
-    models = _asked_anew(_of_first(models, known), log, fold)
-    meeting = Meeting.of(log.whole, known)
+    models = _asked_anew(_of_first(models, last.agents), log, fold)
+    meeting = Meeting.of(log.whole, last)
     if not meeting.count:
         return replace(models, menus=log.menus, probes=probes_of(log, list(models.questions)))
     folds, members = models.parameters["pooled"].shape[:2]

@@ -20,8 +20,9 @@ from typing import Any
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints, bin_sums
+from nasheval.feedback.growing import Fitted
 from nasheval.notes import Note, few
-from nasheval.payoff.stage1 import Fitted, Stage1
+from nasheval.payoff.stage1 import Stage1
 
 LEVEL = 0.05  # chance that some test calls for a refit where nothing changed
 MOST_NEW = 0.25  # share of votes since the last full fit from which on another one is due
@@ -155,7 +156,10 @@ def _loss(stage1: Stage1, since: Fitted, later: Bools, unit: Ints) -> Change:
     error = float(np.sqrt(sums @ sums * new_units / max(1, new_units - 1)))
     p_value = float(student.sf(drift / error, new_units - 1)) if error > 0 else 1.0
     level = float((now * usual).sum() / total)
-    text = f"squared error {level + drift:.3f} at the votes since, {level:.3f} on the same pairs before ({drift:+.3f} ± {error:.3f})"
+    text = (
+        f"squared error {level + drift:.3f} at the votes since, {level:.3f} on the same pairs before ({drift:+.3f} ± "
+        f"{error:.3f})"
+    )
     return _tested(name, drift, p_value, text)
 
 
@@ -176,7 +180,8 @@ def _contexts(stage1: Stage1, later: Bools, unit: Ints) -> Change:
     p_value = min(1.0, float(p_values[worst]) * len(p_values))
     spread = float(X[asked, worst].std())
     moved = (after - before) / spread if spread > 0 else 0.0
-    text = f"the largest change is that of {names[worst]}, by {moved:+.2f} standard deviations, of {len(p_values)} features"
+    what = f"{names[worst]}, by {moved:+.2f} standard deviations, of {len(p_values)} features"
+    text = f"the largest change is that of {what}"
     return _tested(name, moved, p_value, text)
 
 
@@ -239,7 +244,7 @@ def _menus(stage1: Stage1, since: Fitted, later: Bools, unit: Ints) -> Change:
 def _design_effect(code: Ints, unit: Ints, size: int) -> float:
     """Return how many times as much counts of groups vary as those of independent votes, at least 1; by units."""
     n, share = len(code), np.bincount(code, minlength=size) / len(code)
-    names, place = np.unique(unit, return_inverse=True)
+    place = np.unique(unit, return_inverse=True)[1]
     cells, at = np.unique(place.astype(np.int64) * size + code, return_inverse=True)
     count, own = np.bincount(at), np.bincount(place)
     squares = bin_sums(cells % size, count.astype(float) ** 2, size)

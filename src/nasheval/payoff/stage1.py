@@ -11,6 +11,7 @@ from nasheval.arrays import Floats, Ints
 from nasheval.choices import Search
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import Argument, InputError
+from nasheval.feedback.growing import Fitted
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.style import columns_of
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
@@ -29,21 +30,6 @@ from nasheval.payoff.second_stage import PayoffModel, SecondStage, check_second_
 from nasheval.payoff.surfaces import Boosting, Regressor
 
 AnyStage1 = TypeVar("AnyStage1", bound="Stage1")
-
-
-@dataclass(frozen=True)
-class Fitted:
-    """The log of the last full fit, where a Stage 1 was updated since (`nasheval.payoff.updated`).
-
-    Args:
-        agents, contexts, records: how many there were.
-        notes: what the last update said of a full refit.
-    """
-
-    agents: int
-    contexts: int
-    records: int
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

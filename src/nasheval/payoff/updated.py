@@ -16,7 +16,6 @@ import numpy as np
 
 from nasheval.arrays import Ints, n_pairs, pair_index, readonly
 from nasheval.feedback.growing import admissible, grown
-from nasheval.feedback.links import SEEN
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.votes import read_votes
 from nasheval.nuisance.crossfit import NuisanceFit, continued_folds
@@ -70,10 +69,11 @@ def update_stage1(
     check_unseen(whole, unseen)
     joined, aggregator = as_asked(whole, aggregator)
     check_known(joined, propensity)
-    X, fold = _both(old.nuisances.X, X_more), continued_folds(whole, old.nuisances.fold, old.nuisances.n_folds, seed=work.seed)
-    outcome = updated_outcome(
-        old.nuisances.outcome_models, old.nuisances.log, joined, X, fold, old.last_fit.agents, old.nuisances.n_folds
+    X, fold = (
+        _both(old.nuisances.X, X_more),
+        continued_folds(whole, old.nuisances.fold, old.nuisances.n_folds, seed=work.seed),
     )
+    outcome = updated_outcome(old.nuisances.outcome_models, old.nuisances.log, joined, X, fold, old.last_fit)
     train = np.arange(old.nuisances.n_folds)[:, None] != fold[None, :]
     learner = choose_propensity(propensity, joined)
     nuisances = NuisanceFit(joined, X, fold, outcome, learner.fit(joined, X, train, work), work.n_jobs)
@@ -95,8 +95,8 @@ def _report(before: Stage1, after: Stage1, more: Feedback, left_out: dict[str, i
 
 
 def _both(first: Features, second: Features) -> Features:
-    tables = (np.concatenate([getattr(X, form) for X in (first, second)]) for form in ("trees", "network"))
-    return Features(*tables, first.categorical, first.names, first.vectors)
+    trees, network = (np.concatenate([getattr(X, form) for X in (first, second)]) for form in ("trees", "network"))
+    return Features(trees, network, first.categorical, first.names, first.vectors)
 
 
 def _with_known_mu(fit: NuisanceFit, old: Stage1) -> NuisanceFit:

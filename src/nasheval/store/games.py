@@ -73,8 +73,9 @@ class Ground:
 def unpack_payoff(entry: Any, files: Files, ground: Ground) -> PayoffModel:
     """Return the model that `pack_payoff` wrote; raises a ValueError or ModelFileError for anything else."""
     optional = (dict, type(None)), (str, type(None))
-    wanted: Kinds = {"form": str, "strength": optional[0], "surface": optional[1], "unknown": list}
-    require_fields(entry, "'payoff'", wanted | ({"added": list} if "added" in entry else {}))
+    updated: Kinds = {"added": list} if "added" in entry else {}
+    wanted: Kinds = {"form": str, "strength": optional[0], "surface": optional[1], "unknown": list, **updated}
+    require_fields(entry, "'payoff'", wanted)
     form, strength = entry["form"], decode(entry["strength"], finite=False)
     if form not in SECOND_STAGES:
         raise ValueError(f"the second stage is {form!r:.40}")

@@ -33,6 +33,7 @@ from scipy.sparse import csr_array
 from nasheval.arrays import Floats, readonly
 from nasheval.contexts.text import AUTO, MODEL_ARGUMENT, TextEncoder, is_published, text_encoder_of
 from nasheval.errors import InputError
+from nasheval.feedback.growing import Fitted
 from nasheval.feedback.log import Feedback
 from nasheval.files import Kinds, require_fields
 from nasheval.nuisance.balance import PropensityCheck, check_propensities
@@ -45,7 +46,7 @@ from nasheval.payoff.aggregators import AsAsked, as_asked
 from nasheval.payoff.bridging import UNSEEN, bridge_of
 from nasheval.payoff.pseudo import pseudo_outcomes
 from nasheval.payoff.second_stage import Plugin
-from nasheval.payoff.stage1 import Fitted, Stage1, at_equal_style
+from nasheval.payoff.stage1 import Stage1, at_equal_style
 from nasheval.policy.availability import AmongAvailable, among_available
 from nasheval.policy.base import Policy
 from nasheval.policy.terms import Terms
@@ -84,7 +85,9 @@ class SavedStage1(Stage1):
         """Return new votes with tags for texts where those of the log are, and voters that are none of its numbers."""
         _, X = super().admitted(log)
         if log.voters is not None:
-            names = [name if name.startswith(_LATER) else _LATER + name for name in log.voters.cast(pa.string()).to_pylist()]
+            names = [
+                name if name.startswith(_LATER) else _LATER + name for name in log.voters.cast(pa.string()).to_pylist()
+            ]
             log = replace(log, voters=pa.array(names, pa.string()))
         contexts = log.contexts
         for name in () if self.text_kept else log.texts:

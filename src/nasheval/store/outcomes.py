@@ -156,7 +156,12 @@ def _extended(arrays: dict[str, Array], frame: Frame) -> dict[str, Array]:
     inner[offsets[1:-1] - 1] = False  # agents ascend inside a menu
     if not (0 <= agents.min(initial=0) <= agents.max(initial=0) < K) or not (np.diff(agents)[inner] > 0).all():
         raise ValueError("a menu of the models that were extended is none of their agents")
-    if (meetings < 0).any() or (meetings != meetings.T).any() or meetings.diagonal().any() or (arrays["mass"] < 0).any():
+    if (
+        (meetings < 0).any()
+        or (meetings != meetings.T).any()
+        or meetings.diagonal().any()
+        or (arrays["mass"] < 0).any()
+    ):
         raise ValueError("the votes of the models that were extended are none")
     return arrays
 
