@@ -26,7 +26,7 @@ import nasheval as ne
 from studies.arrays import Array
 from studies.benchmarks.measuring import measured, number
 from studies.benchmarks.worlds import Contexts, Population, agent_names, everywhere, population, sample, verdicts
-from studies.harness.options import parser, parse_seeds
+from studies.harness.options import parse_seeds, parser
 from studies.harness.tables import print_table
 
 SECONDS, WORSE, FALSE, COVERED = 5.0, 1.2, 0.05, 0.95

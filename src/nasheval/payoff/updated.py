@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Ints, n_pairs, pair_index, readonly
-from nasheval.feedback.growing import admissible, grown
+from nasheval.arrays import Floats, Ints, bin_sums, n_pairs, pair_index, readonly
+from nasheval.feedback.growing import Fitted, admissible, grown
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.votes import read_votes
 from nasheval.nuisance.crossfit import NuisanceFit, continued_folds
@@ -27,7 +27,7 @@ from nasheval.payoff.aggregators import AnyAggregator, as_asked
 from nasheval.payoff.bridging import Unseen, check_unseen
 from nasheval.payoff.drift import UpdateReport, changes_since
 from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
-from nasheval.payoff.second_stage import PayoffModel, fit_payoff
+from nasheval.payoff.second_stage import Added, PayoffModel, fit_payoff
 from nasheval.payoff.stage1 import Stage1, at_equal_style, check_known
 from nasheval.payoff.strengths import Strength
 from nasheval.payoff.surfaces import PairSurface, SharedSurface, Surface
@@ -78,7 +78,7 @@ def update_stage1(
     learner = choose_propensity(propensity, joined)
     nuisances = NuisanceFit(joined, X, fold, outcome, learner.fit(joined, X, train, work), work.n_jobs)
     pseudo = pseudo_outcomes(_with_known_mu(nuisances, old), aggregator, unseen=unseen)
-    payoff = _payoff(old.payoff, pseudo)
+    payoff = _payoff(old.payoff, pseudo, old.last_fit)
     fields: dict[str, Any] = {"nuisances": nuisances, "pseudo": pseudo, "payoff": payoff}
     updated = stage1.succeeded(kept, **fields, fitted=old.last_fit)
     report = _report(stage1, updated, kept, left_out)
@@ -122,21 +122,46 @@ def _with_known_mu(fit: NuisanceFit, old: Stage1) -> NuisanceFit:
 # -- the second stage -------------------------------------------------------------------------------------------------
 
 
-def _payoff(old: PayoffModel, pseudo: PseudoOutcomes) -> PayoffModel:
+def _payoff(old: PayoffModel, pseudo: PseudoOutcomes, last: Fitted) -> PayoffModel:
     """Return the payoffs of all pairs: those that were corrected stay so, the others start at the plug-in."""
     fresh = fit_payoff(pseudo, "none")
     if old.form == "none":
         return fresh
-    K, size = old.n_agents, len(fresh.status)
-    place = pair_index(*np.triu_indices(K, 1), fresh.n_agents)
+    size = len(fresh.status)
+    place = pair_index(*np.triu_indices(old.n_agents, 1), fresh.n_agents)
     strength = None if old.strength is None else _placed_strength(old.strength, place, size)
     surface = None if old.surface is None else _placed_surface(old.surface, place, fresh.n_agents)
-    added = None
-    if old.form != "corrected":
-        known = np.zeros(size, bool)
-        known[place] = old.covered if old.added is None else old.covered & ~np.isin(np.arange(len(place)), old.added)
-        added = np.flatnonzero(fresh.covered & ~known)
+    before = np.bincount(pseudo.pair[pseudo.context < last.contexts], minlength=size) > 0
+    pairs = np.flatnonzero(fresh.covered & ~before)
+    added = Added(pairs, _shift(pseudo, pairs)) if len(pairs) else None
     return replace(fresh, form=old.form, surface=surface, strength=strength, added=added)
+
+
+def _shift(pseudo: PseudoOutcomes, pairs: Ints) -> Floats:
+    """Return (a,) what the plug-in payoffs of some pairs lack on average, shrunk toward nothing.
+
+    The means of the pairs' residuals scatter by their sampling variances v_p and by t^2, how much pairs depart from
+    what utilities say of them (DerSimonian and Laird's estimate); each is shrunk by t^2 / (t^2 + v_p). There is no
+    shift unless they scatter by more than a standard error more than chance has them scatter.
+    """
+    place = np.full(pseudo.n_pairs, -1)
+    place[pairs] = np.arange(len(pairs))
+    mine, none = np.flatnonzero(place[pseudo.pair] >= 0), np.zeros(len(pairs))
+    at, residual = place[pseudo.pair[mine]], pseudo.residual[mine]
+    weight = pseudo.fit.log.records.weights[pseudo.record[mine]]
+    mass, squares = bin_sums(at, weight, len(pairs)), bin_sums(at, weight**2, len(pairs))
+    mean = bin_sums(at, weight * residual, len(pairs)) / mass
+    freedom = len(mine) - len(pairs)
+    if freedom < 1 or len(pairs) < 2:
+        return none
+    variance = float(((residual - mean[at]) ** 2).sum()) / freedom * squares / mass**2
+    if not (variance > 0).all():
+        return none
+    scatter, precision = float((mean**2 / variance).sum()), 1 / variance
+    if scatter - len(pairs) < np.sqrt(2 * len(pairs)):
+        return none
+    spread = (scatter - len(pairs)) / float(precision.sum())
+    return np.asarray(spread / (spread + variance) * mean)
 
 
 def _placed_strength(strength: Strength, place: Ints, size: int) -> Strength:
