@@ -41,11 +41,14 @@ def admissible(before: Feedback, more: Feedback, *, min_votes: int = 0) -> tuple
     if not is_whole(min_votes, 0, _MOST):
         raise InputError(Argument("min_votes", min_votes), ": accepted is a whole number of 0 or more.")
     more = _fitting(before, more)
-    kept = more.keep_frequent(max(1, min_votes), always=set(before.agents)) if more.n_records else more
-    votes = np.bincount(more.records.agent, minlength=more.n_agents).tolist()
-    left = {name: n for name, n in zip(more.agents, votes, strict=True) if name not in {*before.agents, *kept.agents}}
+    votes = dict(zip(more.agents, np.bincount(more.records.agent, minlength=more.n_agents).tolist(), strict=True))
+    try:
+        kept = more.keep_frequent(max(1, min_votes), always=set(before.agents))
+    except InputError:  # fewer than two agents are left
+        kept = replace(more[:0], agents=())
+    left = {name: n for name, n in votes.items() if name not in {*before.agents, *kept.agents}}
     if not kept.n_records:
-        few = f" and all are on {len(left)} newcomers with fewer than " if left and more.n_records else ""
+        few = f", and all are on {len(left)} newcomers with fewer than " if left and more.n_records else ""
         raise InputError(
             f"There is no vote to learn from: {more.n_records:,} were given{few}",
             *((Argument("min_votes", min_votes),) if few else ()),
