@@ -36,6 +36,7 @@ BENCHMARKS = {
     "evaluation": "whether held-out evaluation covers, and picks the better policy",
     "planning": "whether planned widths come true, and how many votes planned menus spare",
     "peeking": "how often a daily look promotes a policy that is no better, and what waiting costs",
+    "update": "seconds and quality of an update with a new agent, against a full refit",
     "nesting": "whether the held-out score of the correction is honest",
     "texts": "what text encoders are worth: prompts routed by NashEval and others, tasks seen and unseen",
     "stars": "every model compared with one reference only",

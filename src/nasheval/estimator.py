@@ -34,6 +34,7 @@ from nasheval.payoff.second_stage import SecondStage
 from nasheval.payoff.stage1 import Stage1, fit_stage1
 from nasheval.payoff.stage1_diagnostics import Stage1Diagnostics
 from nasheval.payoff.surfaces import Boosting, Regressor
+from nasheval.payoff.updated import update_stage1, votes_like
 from nasheval.policy.availability import among_available
 from nasheval.policy.base import Policy, PolicyLearner, block_of
 from nasheval.policy.choosing import choose, winner_sets
@@ -96,7 +97,8 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
         engine: "local" (threads of this process) or "ray" (the workers of a Ray cluster); same numbers.
         verbose: whether to show progress.
 
-    After `fit`: `stage1_` (nuisances, pseudo-outcomes, payoff), `policy_`, `agents_`, `feature_names_in_`.
+    After `fit`: `stage1_` (nuisances, pseudo-outcomes, payoff), `policy_`, `agents_`, `feature_names_in_`; after
+    `update` also `update_` (`UpdateReport`).
     """
 
     outcome: Any = "voters"
@@ -159,6 +161,32 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             effort = replace(effort, workers=pool)
             stage1 = fit_stage1(log, **settings, tune=self.tune or None, effort=effort, begin=begin)
             return self._settled(stage1, learner, replace(effort, advance=begin("policy")))
+
+    def update(
+        self, feedback: Any, *, min_votes: int = 0, costs: Any = _UNCHANGED, propensity: Any = _UNCHANGED
+    ) -> Self:
+        """Return the model with more votes, new agents among them, in seconds; this one stays as it is.
+
+        What was learned of known agents stays, newcomers' utilities are learned on top, and intervals are from all
+        votes (docs/guides/updates.md). `update_` of the result says what is new, and whether a full refit is due.
+
+        Args:
+            feedback: votes it has not seen, as for `fit`, with the same context columns.
+            min_votes: newcomers with fewer votes are left out, and named.
+            costs, propensity: in place of those of the model, where newcomers need others.
+        """
+        changed = {
+            name: value for name, value in (("costs", costs), ("propensity", propensity)) if value is not _UNCHANGED
+        }
+        stage1, model = self._stage1, copy(self).set_params(**changed)
+        log = votes_like(feedback, stage1)
+        with workers(self.engine, self.n_jobs) as pool, stages(_SHARES, show=self.verbose) as begin:
+            effort = replace(model._effort(), workers=pool)
+            how = {**model._settings(("propensity", "aggregator", "unseen", "adjust")), "min_votes": min_votes}
+            stage1, model.update_ = update_stage1(
+                stage1, log, **how, effort=replace(effort, advance=begin("nuisances"))
+            )
+            return model._settled(stage1, model._learner(stage1.log), replace(effort, advance=begin("policy")))
 
     def _settled(self, stage1: Stage1, learner: PolicyLearner, effort: Effort) -> Self:
         """Return the model with its Stage 1, and the policy learned from it."""

@@ -27,8 +27,8 @@ Exit status: 0 done, 1 the input cannot be used, 2 the command line was not unde
 # The module of each command, in the order of the help.
 _HOMES = {
     "fit": "fitting", "leaderboard": "leaderboard", "predict": "predicting", "route": "routing",
-    "evaluate": "evaluating", "promote": "promoting", "plan": "planning", "audit": "auditing", "report": "reporting",
-    "check": "checking",
+    "evaluate": "evaluating", "promote": "promoting", "plan": "planning", "update": "updating", "audit": "auditing",
+    "report": "reporting", "check": "checking",
     "formats": "formats", "export": "reporting",
 }  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -302,14 +302,19 @@ class Feedback:
         used = np.diff(self.context_offsets) > 0
         return self if used.all() or self.design == "inclusion" else self[used]
 
-    def keep_frequent(self, min_votes: int) -> Feedback:
-        """Return the log of the agents that stand in at least so many records among themselves."""
+    def keep_frequent(self, min_votes: int, always: Collection[str] = ()) -> Feedback:
+        """Return the log of the agents that stand in at least so many records among themselves.
+
+        Args:
+            always: agents that stay however few they have.
+        """
         count = np.bincount(self.records.agent, minlength=self.n_agents)
-        kept = [name for name, votes in zip(self.agents, count, strict=True) if votes >= min_votes]
+        both = zip(self.agents, count, strict=True)
+        kept = [name for name, votes in both if votes >= min_votes or name in always]
         if len(kept) < 2:
             least = Argument("min_votes", min_votes)
             raise InputError(least, ": fewer than two agents have as many records; ask for fewer.")
-        return self if len(kept) == self.n_agents else self.keep_agents(kept).keep_frequent(min_votes)
+        return self if len(kept) == self.n_agents else self.keep_agents(kept).keep_frequent(min_votes, always)
 
     def average_repeats(self) -> Feedback:
         """Return the log in which records of the same menu at one context share one unit of weight.

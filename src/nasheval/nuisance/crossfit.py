@@ -39,6 +39,25 @@ def make_folds(log: Feedback, folds: int = 5, *, seed: int = 0) -> Ints:
     return readonly(rng.permutation(np.arange(log.n_contexts) % folds).astype(np.int16))
 
 
+def continued_folds(log: Feedback, before: Ints, folds: int, *, seed: int = 0) -> Ints:
+    """Return (n_contexts,) folds of a log that has grown: its first contexts keep theirs.
+
+    A voter who is held out whole stays in one fold. Units that are new are dealt over the folds as they appear, so
+    that it does not matter in how many parts they came.
+
+    Args:
+        before: (m,) the folds of the first m contexts.
+        folds: number of folds.
+    """
+    _, first, place = np.unique(log.units, return_index=True, return_inverse=True)
+    number = np.argsort(np.argsort(first))  # of each unit, as they appear
+    rounds = np.random.default_rng((seed, 3)).random((-(-len(first) // folds), folds)).argsort(axis=1)
+    fold = rounds.ravel()[number]
+    known = first < len(before)
+    fold[known] = before[first[known]]
+    return readonly(np.concatenate([before, fold[place[len(before) :]]]).astype(np.int16))
+
+
 def _spread(sizes: Ints, folds: int, rng: np.random.Generator) -> Ints:
     """Give each group to the fold that is smallest so far, largest groups first, equals in random order."""
     order = rng.permutation(len(sizes))

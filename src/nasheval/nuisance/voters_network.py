@@ -28,7 +28,7 @@ from nasheval.nuisance.training import Layer, Tensor, initial_layers, last_hidde
 
 FIXED = ("pooled",)
 DECAYED = ("hidden", "head", "taste")
-_GAIN = 2.0  # of the last hidden layer: lets utilities grow fast from a head that starts at zero
+GAIN = 2.0  # of the last hidden layer: lets utilities grow fast from a head that starts at zero
 _OUT = -1e4  # log of a weight that is zero
 _SLOPES = (256, 16)  # contexts, and pairs at each, of which the slopes are taken
 
@@ -105,7 +105,7 @@ def _layers(p: Mapping[str, Any], shape: Shape) -> list[Layer]:
 
 def hidden(p: dict[str, Tensor], x: Tensor, shape: Shape) -> Tensor:
     """Return (models, n, width) what the head is multiplied by, at contexts x, (models, n, inputs)."""
-    return last_hidden(x, _layers(p, shape)) * _GAIN
+    return last_hidden(x, _layers(p, shape)) * GAIN
 
 
 def forward(p: dict[str, Tensor], x: Tensor, shape: Shape) -> tuple[Tensor, Tensor, Tensor]:
@@ -131,7 +131,7 @@ def forward_one(p: dict[str, Floats], x: Floats, shape: Shape) -> tuple[Floats, 
         x: (n, inputs).
     """
     K, V = shape.agents, shape.voters
-    out = (last_hidden(x, _layers(p, shape)) @ (p["head"] * np.float32(_GAIN))).T
+    out = (last_hidden(x, _layers(p, shape)) @ (p["head"] * np.float32(GAIN))).T
     u = out[: K * V].reshape(K, V, -1) + out[K * V : K * V + K, None] + (p["taste"] + p["pooled"][:, None])[..., None]
     logit = p["logit"][:, None]
     weight = np.exp(logit - logit.max(axis=0))
@@ -163,7 +163,7 @@ class Stack:
         """Return the models of parameters p, with a leading axis of models."""
         K, V = shape.agents, shape.voters
         models, width = p["head"].shape[:2]
-        own, shared, lean = np.split(p["head"] * np.float32(_GAIN), [K * V, K * V + K], axis=-1)
+        own, shared, lean = np.split(p["head"] * np.float32(GAIN), [K * V, K * V + K], axis=-1)
         head = own.reshape(models, width, K, V).swapaxes(2, 3) + shared[:, :, None]
         weight = np.exp(p["logit"] - p["logit"].max(axis=-1, keepdims=True))
         return Stack(

@@ -98,7 +98,7 @@ def pairs_on_card(model: PayoffModel, X: Features) -> Tensor:
     mu = mean_answers(voters.models, X.network, voters.models.probes, CARD)
     payoffs = mu.new_zeros((len(X), len(model.status)))
     payoffs[:, _put(voters.pairs)] = mu
-    if model.surface is not None and model.strength is not None:
+    if model.added is not None or (model.surface is not None and model.strength is not None):
         payoffs += _put(model.correction(X))
     payoffs.clamp_(-1.0, 1.0)
     if isinstance(model.bridge, VoterBridge):
@@ -121,6 +121,8 @@ def _voters_of(model: PayoffModel) -> _Voters | None:
     if model.plugin is None or not isinstance(voters := model.plugin.outcome_models, VoterModels):
         return None
     if model.style is not None:  # taken off on the processor
+        return None
+    if model.surface is not None and model.strength is None:  # pairs of an update beside a surface that was regressed
         return None
     asked, pairs = [voters.probes], model.plugin.aggregation.single
     if isinstance(model.bridge, VoterBridge):

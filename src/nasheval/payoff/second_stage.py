@@ -70,6 +70,19 @@ class Plugin:
 
 
 @dataclass(frozen=True, eq=False)
+class Added:
+    """Pairs that an update brought (`nasheval.payoff.updated`).
+
+    Args:
+        pairs: (a,) their numbers.
+        shift: (a,) what is added to their plug-in payoffs before clipping.
+    """
+
+    pairs: Ints
+    shift: Floats
+
+
+@dataclass(frozen=True, eq=False)
 class PayoffModel:
     """The estimated game A(x): base surface + strength per pair * learned surface, clipped and made antisymmetric.
 
@@ -82,6 +95,7 @@ class PayoffModel:
         strength: how strongly `surface` corrects `plugin` and what that wins; None for other forms.
         bridge: gives payoffs to the bridged pairs; None: they are 0, as those of unknown pairs.
         style: what is taken off, so that payoffs are those at equal style; None: they are as voted.
+        added: pairs that an update brought; their payoffs start at the plug-in also where all others are regressed.
     """
 
     agents: tuple[str, ...]
@@ -92,6 +106,7 @@ class PayoffModel:
     strength: Strength | None = None
     bridge: Bridge | None = None
     style: StyleSurface | None = None
+    added: Added | None = None
 
     @cached_property
     def covered(self) -> Bools:
@@ -130,6 +145,8 @@ class PayoffModel:
 
     def _correct(self, payoffs: Floats, X: Features) -> None:
         """Add to plug-in payoffs, (n, n_pairs), what is learned of the pairs that are corrected."""
+        if self.added is not None:
+            payoffs[:, self.added.pairs] += self.added.shift
         if self.plugin is None or self.surface is None or self.strength is None:
             return
         h, pairs = self.surface.values(X), self.surface.pairs
@@ -158,6 +175,10 @@ class PayoffModel:
         """Return where payoffs start, (n, n_pairs), and the bridged ones, (n, b), where the same voters give both."""
         if self.plugin is None:
             return np.zeros((len(X), len(self.covered))) if self.surface is None else self.surface.predict(X), None
+        if self.added is not None and self.surface is not None and self.strength is None:
+            payoffs, pairs = np.array(self.surface.predict(X)), self.added.pairs
+            payoffs[:, pairs] = self.plugin.predict(X)[:, pairs]
+            return payoffs, None
         bridge, aggregation = self.bridge, self.plugin.aggregation
         if isinstance(bridge, VoterBridge) and bridge.models is self.plugin.outcome_models:
             mu, bridged = bridge.models.mean_answers(X, bridge.models.probes, bridge.probes)

@@ -11,6 +11,7 @@ from nasheval.arrays import Floats, Ints
 from nasheval.choices import Search
 from nasheval.contexts.encoder import ContextEncoder
 from nasheval.errors import Argument, InputError
+from nasheval.feedback.growing import Fitted
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.style import columns_of
 from nasheval.nuisance.crossfit import NuisanceFit, crossfit, make_folds
@@ -42,6 +43,7 @@ class Stage1:
         payoff: A(x), by the chosen second stage.
         style: what was adjusted for, so that `pseudo` and `payoff` are those at equal style; None: as voted.
         unadjusted: the same as voted, where something was adjusted for.
+        fitted: the last full fit, where this is an update of it; None: this is one.
     """
 
     encoder: ContextEncoder
@@ -50,6 +52,20 @@ class Stage1:
     payoff: PayoffModel
     style: Adjustment | None = None
     unadjusted: Stage1 | None = None
+    fitted: Fitted | None = None
+
+    @property
+    def last_fit(self) -> Fitted:
+        """The log of the last full fit, this one's unless it was updated."""
+        return self.fitted or Fitted(len(self.agents), self.log.n_contexts, self.log.n_records)
+
+    def admitted(self, log: Feedback) -> tuple[Feedback, Features]:
+        """Return new votes as this Stage 1 keeps them, and their contexts encoded."""
+        return log, Features.of(self.encoder, log.contexts, n=log.n_contexts)
+
+    def succeeded(self, more: Feedback, **fields: Any) -> Stage1:
+        """Return the Stage 1 of the log with more votes, which is kept as this one is."""
+        return Stage1(self.encoder, **fields)
 
     @property
     def estimand(self) -> str:
@@ -133,7 +149,7 @@ def fit_stage1(
     if adjust:
         columns_of(log, adjust)
     log, aggregator = as_asked(log, aggregator)
-    _check_known(log, propensity)
+    check_known(log, propensity)
     fold = make_folds(log, folds, seed=work.seed)
     outcome, propensity = choose_outcome(outcome, tune=tune), choose_propensity(propensity, log, tune=tune)
     encoder = encoder or fit_encoder(log, text_encoder, text_dim, fold)
@@ -161,7 +177,7 @@ def at_equal_style(stage1: AnyStage1, style: Adjustment | None) -> AnyStage1:
     return replace(stage1, pseudo=equalised(stage1.pseudo, style), payoff=payoff, style=style, unadjusted=stage1)
 
 
-def _check_known(log: Feedback, propensity: Any) -> None:
+def check_known(log: Feedback, propensity: Any) -> None:
     """Raise where known propensities are of ballots that were cut into pairs."""
     known = isinstance(propensity, str) and propensity == "known" and log.whole.records.propensity is not None
     if known and log.records.propensity is None:

@@ -13,6 +13,7 @@ import numpy as np
 from nasheval.arrays import Bools, Ints
 from nasheval.feedback.links import BRIDGED, SEEN, UNKNOWN
 from nasheval.files import json_values
+from nasheval.notes import Note
 from nasheval.nuisance.nuisance_diagnostics import NuisanceDiagnostics
 from nasheval.payoff.bridging import Unseen, unseen_notes
 from nasheval.payoff.drawing import listing, warnings
@@ -70,6 +71,7 @@ class Stage1Diagnostics:
         status: (n_pairs,) whether each pair was seen, is bridged or unknown (`nasheval.payoff.bridging`).
         unseen: what was made of pairs that were never compared.
         moves: of all contexts together, and of the groups of each column.
+        updates: what the last update said of a full refit.
     """
 
     nuisances: NuisanceDiagnostics
@@ -79,6 +81,7 @@ class Stage1Diagnostics:
     status: Ints
     unseen: Unseen
     moves: tuple[GroupMoves, ...]
+    updates: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, stage1: Stage1, *, by: str | Sequence[str] | None = None) -> Stage1Diagnostics:
@@ -96,6 +99,7 @@ class Stage1Diagnostics:
             status=stage1.payoff.status,
             unseen=stage1.pseudo.unseen,
             moves=all_moves(stage1.pseudo, by),
+            updates=() if stage1.fitted is None else stage1.fitted.notes,
         )
 
     @property
@@ -136,6 +140,7 @@ class Stage1Diagnostics:
         return [*self.nuisances.warnings(), *self._own_warnings()]
 
     def _own_warnings(self) -> Iterator[str]:
+        yield from (Note(text, "refit-due") for text in self.updates)
         yield from unseen_notes(self.agents, self.status, self.unseen)
         if self.form == "none":
             yield f"A(x) is the plug-in: errors of the outcome model enter it at first order. {_MEANS}"

@@ -14,7 +14,7 @@ import numpy as np
 from nasheval.arrays import Array, Floats, Ints, n_pairs
 from nasheval.files import Kinds, require_fields
 from nasheval.payoff.bridging import Bridge
-from nasheval.payoff.second_stage import SECOND_STAGES, PayoffModel, Plugin
+from nasheval.payoff.second_stage import SECOND_STAGES, Added, PayoffModel, Plugin
 from nasheval.payoff.strengths import Strength
 from nasheval.payoff.surfaces import PairSurface, SharedSurface, Surface
 from nasheval.policy.base import Policy
@@ -36,6 +36,8 @@ def pack_payoff(payoff: PayoffModel, files: dict[str, bytes]) -> dict[str, Any]:
     """Add the model's files to those of its folder, and return what the manifest says of it."""
     strength, surface = encode(payoff.strength, _WHAT, finite=False), payoff.surface
     entry: dict[str, Any] = {"form": payoff.form, "strength": strength, "surface": None, "unknown": []}
+    if payoff.added is not None:
+        entry["added"] = {"pairs": payoff.added.pairs.tolist(), "shift": payoff.added.shift.tolist()}
     if isinstance(surface, PairSurface):
         if surface.models.form == "network":
             raise unsavable(_WHAT, "made of scikit-learn regressors")
@@ -71,7 +73,9 @@ class Ground:
 def unpack_payoff(entry: Any, files: Files, ground: Ground) -> PayoffModel:
     """Return the model that `pack_payoff` wrote; raises a ValueError or ModelFileError for anything else."""
     optional = (dict, type(None)), (str, type(None))
-    require_fields(entry, "'payoff'", {"form": str, "strength": optional[0], "surface": optional[1], "unknown": list})
+    updated: Kinds = {"added": dict} if "added" in entry else {}
+    wanted: Kinds = {"form": str, "strength": optional[0], "surface": optional[1], "unknown": list, **updated}
+    require_fields(entry, "'payoff'", wanted)
     form, strength = entry["form"], decode(entry["strength"], finite=False)
     if form not in SECOND_STAGES:
         raise ValueError(f"the second stage is {form!r:.40}")
@@ -81,8 +85,24 @@ def unpack_payoff(entry: Any, files: Files, ground: Ground) -> PayoffModel:
     surface = _unpack_surface(entry, files, ground)
     if (surface is None) != (form == "none" or (form == "corrected" and not strengths.any())):
         raise ValueError(f"the second stage {form!r} has a surface that it should not have, or lacks it")
-    plugin = ground.plugin if form in PLUGGED else None
-    return PayoffModel(ground.agents, form, ground.status, plugin, surface, strength, ground.bridge)
+    plugin = ground.plugin if form in PLUGGED or "added" in entry else None
+    added = _added(entry["added"], len(ground.agents)) if "added" in entry else None
+    return PayoffModel(ground.agents, form, ground.status, plugin, surface, strength, ground.bridge, added=added)
+
+
+def _added(entry: dict[str, Any], K: int) -> Added:
+    require_fields(entry, "'added'", {"pairs": list, "shift": list})
+    pairs, shift = _pairs(entry["pairs"], "pairs", K), entry["shift"]
+    if len(shift) != len(pairs) or not all(type(one) in (int, float) and -2 <= one <= 2 for one in shift):
+        raise ValueError("'shift' does not have one payoff per pair")
+    return Added(pairs, np.array(shift, np.float64))
+
+
+def _pairs(numbers: list[Any], name: str, K: int) -> Ints:
+    """Return numbers of pairs; a ValueError for anything else."""
+    if any(type(pair) is not int or not 0 <= pair < n_pairs(K) for pair in numbers):
+        raise ValueError(f"{name!r} names something other than pairs of agents")
+    return np.array(numbers, np.int64)
 
 
 def _strengths(strength: Strength, pairs: int) -> Floats:
@@ -98,10 +118,8 @@ def _strengths(strength: Strength, pairs: int) -> Floats:
 
 def _unpack_surface(entry: Any, files: Files, ground: Ground) -> Surface | None:
     kind, K, width = entry["surface"], len(ground.agents), ground.width
-    if any(type(pair) is not int or not 0 <= pair < n_pairs(K) for pair in entry["unknown"]):
-        raise ValueError("'unknown' names something other than pairs of agents")
     known = np.ones(n_pairs(K), bool)
-    known[entry["unknown"]] = False
+    known[_pairs(entry["unknown"], "unknown", K)] = False
 
     def per_pair(raw: bytes) -> Surface:
         return PairSurface.of(models_of(raw.decode("ascii"), n_pairs(K), width), ground.n_jobs)

@@ -21,16 +21,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, replace
+from hashlib import sha256
 from os import PathLike
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
+import pyarrow as pa
 from scipy.sparse import csr_array
 
 from nasheval.arrays import Floats, readonly
 from nasheval.contexts.text import AUTO, MODEL_ARGUMENT, TextEncoder, is_published, text_encoder_of
 from nasheval.errors import InputError
+from nasheval.feedback.growing import Fitted
 from nasheval.feedback.log import Feedback
 from nasheval.files import Kinds, require_fields
 from nasheval.nuisance.balance import PropensityCheck, check_propensities
@@ -54,8 +57,9 @@ from nasheval.store.outcomes import Frame, pack_outcome, unpack_outcome
 from nasheval.store.routers import ENCODER, check_routed, encoder_of, pack_routed
 from nasheval.store.settings import decode, encode
 from nasheval.store.styles import pack_style, unpack_style
-from nasheval.store.text_tags import remembering
+from nasheval.store.text_tags import remembering, tagged
 
+_LATER = "later "  # before the names of voters that came after the log of a model whose voters are numbers
 _METRICS = ("n_verdicts", "r2", "r2_within", "log_loss", "smallest", "floor", "clipped_share")
 _CHOICE: Kinds = {"name": str, "losses": dict, "gain": float, "gain_error": float}
 _CHECK: Kinds = {
@@ -76,6 +80,27 @@ class SavedStage1(Stage1):
 
     fingerprint: str = ""
     text_kept: bool = False
+
+    def admitted(self, log: Feedback) -> tuple[Feedback, Features]:
+        """Return new votes with tags for texts where those of the log are, and voters that are none of its numbers."""
+        _, X = super().admitted(log)
+        if log.voters is not None:
+            names = [
+                name if name.startswith(_LATER) else _LATER + name for name in log.voters.cast(pa.string()).to_pylist()
+            ]
+            log = replace(log, voters=pa.array(names, pa.string()))
+        contexts = log.contexts
+        for name in () if self.text_kept else log.texts:
+            contexts = contexts.set_column(contexts.column_names.index(name), name, tagged(contexts[name]))
+        return replace(log, contexts=contexts), X
+
+    def succeeded(self, more: Feedback, **fields: Any) -> SavedStage1:
+        """Return the Stage 1 of the log with more votes, whose hash is of both."""
+        both = sha256(f"{self.fingerprint} {fingerprint(more)}".encode()).hexdigest()
+        encoder, fit = self.encoder, fields["nuisances"]
+        if encoder.text_size:
+            encoder = remembering(encoder, fit.log.contexts, fit.X.trees[:, -encoder.text_size :])
+        return SavedStage1(encoder, **fields, fingerprint=both, text_kept=self.text_kept)
 
 
 def save(model: Any, path: str | PathLike[str], *, overwrite: bool = False, keep_text: bool = False) -> None:
@@ -170,6 +195,8 @@ def pack_stage1(stage1: Stage1, files: dict[str, bytes], *, keep_text: bool = Fa
         "outcome": pack_outcome(fit.outcome_models, files),
         "payoff": pack_payoff(stage1.payoff, files),
     }
+    if stage1.fitted is not None:
+        stage["fitted"] = asdict(stage1.fitted) | {"notes": list(stage1.fitted.notes)}
     if stage1.style is not None:
         stage["style"] = pack_style(stage1.style, files)
     files[ENCODER] = stage1.encoder.to_json().encode()
@@ -211,7 +238,7 @@ def unpack_stage1(manifest: dict[str, Any], files: Files, n_jobs: int, *, text_e
     data, stage = manifest["data"], manifest["stage1"]
     stage.setdefault("unseen", "tie")  # models saved before pairs were bridged
     older: Kinds = {"floor": float} if "floor" in stage else {"propensity": dict}
-    styled: Kinds = {"style": dict} if "style" in stage else {}
+    styled: Kinds = {name: dict for name in ("style", "fitted") if name in stage}
     wanted = {"folds": int, **older, **styled, "aggregator": dict, "outcome": dict, "payoff": dict, "unseen": str}
     require_fields(stage, "'stage1'", wanted)
     if stage["unseen"] not in UNSEEN:
@@ -239,8 +266,21 @@ def unpack_stage1(manifest: dict[str, Any], files: Files, n_jobs: int, *, text_e
     ground = Ground(log.agents, pseudo.status, plugin, bridge, X.trees.shape[1], n_jobs)
     payoff = unpack_payoff(stage["payoff"], files, ground)
     about = {"fingerprint": data["fingerprint"], "text_kept": data["text_kept"]}
-    stage1 = SavedStage1(encoder, fit, pseudo, payoff, **about)
+    stage1 = SavedStage1(encoder, fit, pseudo, payoff, fitted=_fitted(stage.get("fitted"), log), **about)
     return at_equal_style(stage1, unpack_style(stage.get("style"), files, fit))
+
+
+def _fitted(entry: dict[str, Any] | None, log: Feedback) -> Fitted | None:
+    """Return what the manifest says of the last full fit; a ValueError for what cannot have been one."""
+    if entry is None:
+        return None
+    require_fields(entry, "'fitted'", {"agents": int, "contexts": int, "records": int, "notes": list})
+    inside = 2 <= entry["agents"] <= log.n_agents and 0 <= entry["contexts"] <= log.n_contexts
+    if not inside or not 0 <= entry["records"] <= log.whole.n_records:
+        raise ValueError("'fitted' tells of a larger log than this one")
+    if not all(type(note) is str for note in entry["notes"]):
+        raise ValueError("'notes' in 'fitted' holds something other than texts")
+    return Fitted(**{**entry, "notes": tuple(entry["notes"])})
 
 
 def _fitting(clipped: csr_array, fit: NuisanceFit) -> csr_array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
@@ -14,6 +14,7 @@ from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.files import Kinds, require_fields
 from nasheval.nuisance.columns import ColumnModels, Tuned
+from nasheval.nuisance.extended import ExtendedModels, catalogue_before
 from nasheval.nuisance.learners import Features, FoldModels
 from nasheval.nuisance.stack import StackModels
 from nasheval.nuisance.voters import VoterModels
@@ -68,6 +69,9 @@ def pack_outcome(models: FoldModels, files: dict[str, bytes], name: str = "outco
             isinstance(m, float) for row in models.models for m in row
         ):
             return _pack_trees(models, files, name)
+        case ExtendedModels():
+            files[f"{name}.safetensors"] = tensors_bytes(models.to_arrays())
+            return {"kind": "extended", "base": pack_outcome(models.base, files, f"{name}-base")}
         case StackModels():
             files[f"{name}.safetensors"] = tensors_bytes({"weights": models.weights, "losses": models.losses})
             own = [pack_outcome(one, files, f"{name}-{number}") for number, one in enumerate(models.models)]
@@ -125,6 +129,41 @@ def _unpack_stack(entry: dict[str, Any], files: Files, frame: Frame, name: str) 
         return StackModels(models, arrays["weights"], arrays["losses"])
 
     return files.parsed(f"{name}.safetensors", parse)
+
+
+def _unpack_extended(entry: dict[str, Any], files: Files, frame: Frame, name: str) -> ExtendedModels:
+    arrays = files.parsed(f"{name}.safetensors", lambda raw: _extended(tensors_of(raw), frame))
+    before = replace(frame, menus=catalogue_before(arrays))
+    return ExtendedModels.from_arrays(arrays, unpack_outcome(entry["base"], files, before, f"{name}-base"), frame.menus)
+
+
+def _extended(arrays: dict[str, Array], frame: Frame) -> dict[str, Array]:
+    """Return the arrays of models that met new agents; a ValueError where they are none."""
+    K = arrays["meetings"].shape[0] if "meetings" in arrays else 0
+    menus, folds, q = len(arrays.get("before_forms", ())), frame.folds, frame.widths[1]
+    N = frame.menus.n_agents - K
+    layout: Layout = {
+        "before_offsets": ("i", (menus + 1,)), "before_agents": ("i", (None,)), "before_forms": ("i", (menus,)),
+        "mass": ("f", (menus,)), "meetings": ("f", (K, K)), "start": ("f", (folds, K)),
+        "intercept": ("f", (folds, N)), "share": ("f", (folds, N, K)), "slope": ("f", (folds, N, q)),
+    }  # fmt: skip
+    require_layout(arrays, layout)
+    offsets, agents, meetings = arrays["before_offsets"], arrays["before_agents"], arrays["meetings"]
+    sizes = np.diff(offsets)
+    if K < 2 or N < 0 or offsets[0] != 0 or offsets[-1] != len(agents) or (sizes < 2).any():
+        raise ValueError("the menus of the models that were extended are none")
+    inner = np.ones(max(0, len(agents) - 1), bool)
+    inner[offsets[1:-1] - 1] = False  # agents ascend inside a menu
+    if not (0 <= agents.min(initial=0) <= agents.max(initial=0) < K) or not (np.diff(agents)[inner] > 0).all():
+        raise ValueError("a menu of the models that were extended is none of their agents")
+    if (
+        (meetings < 0).any()
+        or (meetings != meetings.T).any()
+        or meetings.diagonal().any()
+        or (arrays["mass"] < 0).any()
+    ):
+        raise ValueError("the votes of the models that were extended are none")
+    return arrays
 
 
 # -- voters -----------------------------------------------------------------------------------------------------------
@@ -190,4 +229,5 @@ _UNPACK: Mapping[str, tuple[Kinds, Callable[..., FoldModels]]] = {
     "voters": ({}, _unpack_voters),
     "trees": ({"low": float, "high": float, "tuned": (list, type(None))}, _unpack_trees),
     "stack": ({"models": list}, _unpack_stack),
+    "extended": ({"base": dict}, _unpack_extended),
 }

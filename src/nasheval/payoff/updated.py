@@ -1,0 +1,182 @@
+"""Stage 1 of a log that has grown, without a full refit: newcomers' utilities, propensities and intervals are new.
+
+What is learned of the agents that were known stays: the outcome models of the folds, and the corrections of their
+pairs. Contexts keep their folds, so no model predicts what it has seen. Propensities are those of the whole log, both
+periods together, by the same learner; so a newcomer's intervals are from its own votes, debiased by them, as after a
+full fit. Pairs with a newcomer start at the plug-in payoff.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from nasheval.arrays import Floats, Ints, bin_sums, n_pairs, pair_index, readonly
+from nasheval.feedback.growing import Fitted, admissible, grown
+from nasheval.feedback.log import Feedback
+from nasheval.feedback.readers.votes import read_votes
+from nasheval.nuisance.crossfit import NuisanceFit, continued_folds
+from nasheval.nuisance.learners import Effort, Features, cells_of
+from nasheval.nuisance.propensity import choose_propensity
+from nasheval.nuisance.style import fit_style
+from nasheval.nuisance.updating import updated_outcome
+from nasheval.payoff.aggregators import AnyAggregator, as_asked
+from nasheval.payoff.bridging import Unseen, check_unseen
+from nasheval.payoff.drift import UpdateReport, changes_since
+from nasheval.payoff.pseudo import PseudoOutcomes, pseudo_outcomes
+from nasheval.payoff.second_stage import Added, PayoffModel, fit_payoff
+from nasheval.payoff.stage1 import Stage1, at_equal_style, check_known
+from nasheval.payoff.strengths import Strength
+from nasheval.payoff.surfaces import PairSurface, SharedSurface, Surface
+
+
+def votes_like(votes: Any, stage1: Stage1) -> Feedback:
+    """Return votes as a log; a path or a table is read with the columns that a Stage 1 knows."""
+    if isinstance(votes, Feedback):
+        return votes
+    columns = stage1.encoder.columns
+    categories = [column.name for column in columns if column.kind == "categorical"]
+    text = list(stage1.encoder.texts) or None
+    return read_votes(votes, context=[column.name for column in columns], text=text, categorical=categories)
+
+
+def update_stage1(
+    stage1: Stage1,
+    log: Feedback,
+    *,
+    min_votes: int = 0,
+    propensity: Any = "auto",
+    aggregator: AnyAggregator = "auto",
+    unseen: Unseen = "model",
+    adjust: Sequence[str] | str = (),
+    effort: Effort | None = None,
+) -> tuple[Stage1, UpdateReport]:
+    """Return the Stage 1 of its log with more votes, what is new, and whether a full refit is due.
+
+    Args:
+        stage1: as fitted, or updated before.
+        log: votes that it has not seen.
+        min_votes: newcomers with fewer votes are left out.
+        propensity, aggregator, unseen, adjust: as in `fit_stage1`.
+    """
+    work, old = effort or Effort(), stage1.as_voted
+    kept, left_out = admissible(stage1.log, log, min_votes=min_votes)
+    kept, X_more = stage1.admitted(kept)
+    whole = grown(stage1.log, kept)
+    check_unseen(whole, unseen)
+    joined, aggregator = as_asked(whole, aggregator)
+    check_known(joined, propensity)
+    X, fold = (
+        _both(old.nuisances.X, X_more),
+        continued_folds(whole, old.nuisances.fold, old.nuisances.n_folds, seed=work.seed),
+    )
+    outcome = updated_outcome(old.nuisances.outcome_models, old.nuisances.log, joined, X, fold, old.last_fit)
+    train = np.arange(old.nuisances.n_folds)[:, None] != fold[None, :]
+    learner = choose_propensity(propensity, joined)
+    nuisances = NuisanceFit(joined, X, fold, outcome, learner.fit(joined, X, train, work), work.n_jobs)
+    pseudo = pseudo_outcomes(_with_known_mu(nuisances, old), aggregator, unseen=unseen)
+    payoff = _payoff(old.payoff, pseudo, old.last_fit)
+    fields: dict[str, Any] = {"nuisances": nuisances, "pseudo": pseudo, "payoff": payoff}
+    updated = stage1.succeeded(kept, **fields, fitted=old.last_fit)
+    report = _report(stage1, updated, kept, left_out)
+    updated = replace(updated, fitted=replace(old.last_fit, notes=tuple(map(str, report.due_notes))))
+    style = fit_style(nuisances, adjust) if adjust else None
+    return at_equal_style(updated, style), report
+
+
+def _report(before: Stage1, after: Stage1, more: Feedback, left_out: dict[str, int]) -> UpdateReport:
+    """Return what is new, and what changed since the last full fit."""
+    votes = np.bincount(after.log.records.agent, minlength=len(after.agents)).tolist()
+    fresh = dict(zip(after.agents[len(before.agents) :], votes[len(before.agents) :], strict=True))
+    return UpdateReport(fresh, left_out, more.n_records, changes_since(after, before.last_fit))
+
+
+def _both(first: Features, second: Features) -> Features:
+    trees, network = (np.concatenate([getattr(X, form) for X in (first, second)]) for form in ("trees", "network"))
+    return Features(trees, network, first.categorical, first.names, first.vectors)
+
+
+def _with_known_mu(fit: NuisanceFit, old: Stage1) -> NuisanceFit:
+    """Return the nuisances with mu at the verdicts of the earlier log already there, which spares predicting them.
+
+    Those on agents of an earlier update are predicted anew, since they were learned anew.
+    """
+    before, log = old.nuisances.log, fit.log
+    verdicts, count = log.verdicts, len(before.verdicts)
+    same = (before.ballots is None) == (log.ballots is None)
+    known = same & (np.arange(len(verdicts)) < count) & (verdicts.k < old.last_fit.agents)
+    rows = np.flatnonzero(~known)
+    context, column = log.context_of[verdicts.record[rows]], log.menus.column_of_verdict[rows]
+    mu = np.empty(len(verdicts))
+    mu[known] = old.nuisances.mu[np.flatnonzero(known)] if known.any() else 0.0
+    for number in range(fit.n_folds):
+        mine = np.flatnonzero(fit.fold[context] == number)
+        mu[rows[mine]] = cells_of(fit.outcome_models, fit.X, number, context[mine], column[mine])
+    object.__setattr__(fit, "mu", readonly(mu))
+    return fit
+
+
+# -- the second stage -------------------------------------------------------------------------------------------------
+
+
+def _payoff(old: PayoffModel, pseudo: PseudoOutcomes, last: Fitted) -> PayoffModel:
+    """Return the payoffs of all pairs: those that were corrected stay so, the others start at the plug-in."""
+    fresh = fit_payoff(pseudo, "none")
+    if old.form == "none":
+        return fresh
+    size = len(fresh.status)
+    place = pair_index(*np.triu_indices(old.n_agents, 1), fresh.n_agents)
+    strength = None if old.strength is None else _placed_strength(old.strength, place, size)
+    surface = None if old.surface is None else _placed_surface(old.surface, place, fresh.n_agents)
+    before = np.bincount(pseudo.pair[pseudo.context < last.contexts], minlength=size) > 0
+    pairs = np.flatnonzero(fresh.covered & ~before)
+    added = Added(pairs, _shift(pseudo, pairs)) if len(pairs) else None
+    return replace(fresh, form=old.form, surface=surface, strength=strength, added=added)
+
+
+def _shift(pseudo: PseudoOutcomes, pairs: Ints) -> Floats:
+    """Return (a,) what the plug-in payoffs of some pairs lack on average, shrunk toward nothing.
+
+    The means of the pairs' residuals scatter by their sampling variances v_p and by t^2, how much pairs depart from
+    what utilities say of them (DerSimonian and Laird's estimate); each is shrunk by t^2 / (t^2 + v_p). There is no
+    shift unless they scatter by more than a standard error more than chance has them scatter.
+    """
+    place = np.full(pseudo.n_pairs, -1)
+    place[pairs] = np.arange(len(pairs))
+    mine, none = np.flatnonzero(place[pseudo.pair] >= 0), np.zeros(len(pairs))
+    at, residual = place[pseudo.pair[mine]], pseudo.residual[mine]
+    weight = pseudo.fit.log.records.weights[pseudo.record[mine]]
+    mass, squares = bin_sums(at, weight, len(pairs)), bin_sums(at, weight**2, len(pairs))
+    mean = bin_sums(at, weight * residual, len(pairs)) / mass
+    freedom = len(mine) - len(pairs)
+    if freedom < 1 or len(pairs) < 2:
+        return none
+    variance = float(((residual - mean[at]) ** 2).sum()) / freedom * squares / mass**2
+    if not (variance > 0).all():
+        return none
+    scatter, precision = float((mean**2 / variance).sum()), 1 / variance
+    if scatter - len(pairs) < np.sqrt(2 * len(pairs)):
+        return none
+    spread = (scatter - len(pairs)) / float(precision.sum())
+    return np.asarray(spread / (spread + variance) * mean)
+
+
+def _placed_strength(strength: Strength, place: Ints, size: int) -> Strength:
+    per_pair = np.zeros(size)
+    per_pair[place] = strength.of_pairs(len(place))
+    return replace(strength, per_pair=tuple(per_pair.tolist()))
+
+
+def _placed_surface(surface: Surface, place: Ints, n_agents: int) -> Surface:
+    """Return a surface of the pairs of more agents, 0 at those with a newcomer."""
+    if isinstance(surface, SharedSurface):
+        known = np.zeros(n_pairs(n_agents), bool)
+        known[place] = surface.known
+        return replace(surface, known=known, n_agents=n_agents)
+    models: list[Any] = [0.0] * n_pairs(n_agents)
+    for pair, model in zip(place.tolist(), surface.models.models[0], strict=True):
+        models[pair] = model
+    return PairSurface(replace(surface.models, models=(tuple(models),)))
