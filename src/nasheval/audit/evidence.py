@@ -88,7 +88,9 @@ def _taste_variance(votes: Crowd, tastes: Tastes, n: int) -> Floats:
     K = len(votes.agents)
     moved = np.zeros(n * K)
     for agent, sign in votes.sides():
-        moved += bin_sums(votes.voter * np.int64(K) + agent, sign * votes.chance * (1 - votes.chance) * votes.logit, n * K)
+        moved += bin_sums(
+            votes.voter * np.int64(K) + agent, sign * votes.chance * (1 - votes.chance) * votes.logit, n * K
+        )
     return (moved.reshape(n, K) ** 2) @ tastes.spread
 
 

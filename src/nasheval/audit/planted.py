@@ -30,6 +30,7 @@ from nasheval.audit.evidence import (
 from nasheval.audit.section import Bars, Listing
 from nasheval.audit.tastes import Tastes, fit_tastes
 from nasheval.audit.without import winners_without
+from nasheval.audit.words import counted
 from nasheval.errors import InputError
 from nasheval.notes import few
 from nasheval.payoff.stage1 import Stage1
@@ -101,12 +102,13 @@ class Planted:
             return
         votes = int(self.votes[self.named].sum())
         yield (
-            f"{_count(len(names), 'voter')} of {len(self.voters):,}, with {_count(votes, 'vote')}, cast votes that look "
-            f"planted: {few(names, 8)}. About {self.level:.0%} of those named may be honest."
+            f"{counted(len(names), 'voter')} of {len(self.voters):,}, with {counted(votes, 'vote')}, cast votes that "
+            f"look planted: {few(names, 8)}. About {self.level:.0%} of those named may be honest."
         )
         before, after = ", ".join(self.winners), ", ".join(self.winners_without)
         same = before == after
-        yield f"Without their votes the winners stay {before}." if same else f"Without their votes the winners are {after}, not {before}."
+        said = f"stay {after}" if same else f"are {after}, not {before}"
+        yield f"Without their votes the winners over all contexts {said}."
 
     def listings(self) -> list[Listing]:
         """Return the most suspicious voters."""
@@ -146,8 +148,8 @@ class Planted:
         arrays = {name: getattr(self, name).tolist() for name in columns}
         return {
             "voters": [
-                {"voter": name, "kind": self.kind[row], "agent": self.agent[row], **{c: arrays[c][row] for c in columns}}
-                for row, name in enumerate(self.voters)
+                {"voter": name, "kind": kind, "agent": agent, **{c: arrays[c][row] for c in columns}}
+                for row, (name, kind, agent) in enumerate(zip(self.voters, self.kind, self.agent, strict=True))
             ],
             "surges": [asdict(surge) for surge in self.surges],
             "level": self.level,
@@ -201,7 +203,7 @@ def planted(stage1: Stage1, *, level: float = LEVEL, seed: int = 0) -> Planted:
 
 
 def _kinds(tastes: Tastes, agreement: Agreement, n: int, active: int) -> tuple[Floats, Ints]:
-    """Return (n, 3) log odds of votes for an agent, against one and at random; and (n, 2) the cells of the first two."""
+    """Return (n, 3) log odds of votes for an agent, against one and at random; (n, 2) the cells of the first two."""
     odds = tastes.odds(active)
     kinds, cell = np.full((n, 3), -np.inf), np.full((n, 2), -1)
     for side in range(2):
@@ -243,6 +245,7 @@ def _effect(stage1: Stage1, crowd: Crowd, voters: Ints) -> tuple[tuple[str, ...]
     if not len(voters):
         return (), ()
     nobody = np.zeros(crowd.log.n_records, bool)
+    assert crowd.log.records.voter is not None
     gone = np.isin(crowd.log.records.voter, voters)
     return tuple(winners_without(stage1, nobody)), tuple(winners_without(stage1, gone))
 
@@ -257,17 +260,17 @@ def _nobody(crowd: Crowd, level: float, notes: tuple[str, ...]) -> Planted:
 
 def _notes(crowd: Crowd, voters: int) -> Iterator[str]:
     if not voters:
-        yield "The log names no voters, so votes cannot be told apart by who cast them; name the column (voter=, --voter)."
+        yield "The log names no voters, so nobody's votes can be looked at; name the column (voter=, --voter)."
         return
     if voters < _FEW:
-        yield f"With {_count(voters, 'voter')} nobody stands out from a crowd; {_FEW} voters are the least. See the judges."
+        yield f"With {counted(voters, 'voter')} nobody stands out from a crowd; {_FEW} are the least. See the judges."
         return
     voter = crowd.log.records.voter
     unknown = 0 if voter is None else int((voter < 0).sum())
     if unknown:
-        yield f"{_count(unknown, 'vote')} of nobody in particular are not looked at."
+        yield f"{counted(unknown, 'vote')} of nobody in particular are not looked at."
     if not crowd.by_voter:
-        yield "Voters share contexts, so the model has seen other votes of each voter: loyalty shows a little less."
+        yield "The model has learned from other votes of each voter, so loyalty shows a little less."
     if crowd.log.records.time is None:
         yield "The log has no times, so bursts of votes cannot be seen."
     share = float(crowd.votes.max() / max(1, crowd.votes.sum()))
@@ -278,12 +281,8 @@ def _notes(crowd: Crowd, voters: int) -> Iterator[str]:
 
 def _surge(surge: Surge) -> str:
     start, end = (datetime.fromtimestamp(at, UTC).strftime("%Y-%m-%d %H:%M:%S") for at in (surge.start, surge.end))
-    voters = f" by {_count(surge.voters, 'voter')}" if surge.voters else ""
+    voters = f" by {counted(surge.voters, 'voter')}" if surge.voters else ""
     return (
         f"From {start} to {end} (UTC), {surge.wins:,} of {surge.votes:,} decided votes{voters} went to {surge.agent}, "
         f"where the model expects {surge.expected:.0f}: planted votes, or the agent was another one then."
     )
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}" if number == 1 else f"{number:,} {what}s"

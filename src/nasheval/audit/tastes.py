@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.special import logsumexp
 
-from nasheval.arrays import Floats, Ints, bin_sums
+from nasheval.arrays import Bools, Floats, Ints, bin_sums
 from nasheval.audit.crowd import Crowd
 
 GRID = np.linspace(-2.0, 2.0, 17)  # honest tastes, in log odds: up to seven of eight votes against an equal
@@ -91,12 +91,10 @@ def fit_tastes(crowd: Crowd) -> Tastes:
     )
 
 
-def _likelihoods(cell: Ints, logit: Floats, won: Ints, size: int) -> Floats:
+def _likelihoods(cell: Ints, logit: Floats, won: Bools, size: int) -> Floats:
     """Return (cells, grid) log likelihoods of each taste."""
     signed = np.where(won, 1.0, -1.0)
-    return np.column_stack(
-        [bin_sums(cell, -np.logaddexp(0.0, -signed * (logit + taste)), size) for taste in GRID]
-    )
+    return np.column_stack([bin_sums(cell, -np.logaddexp(0.0, -signed * (logit + taste)), size) for taste in GRID])
 
 
 def _em(agent: Ints, likelihood: Floats, K: int, n_voters: int) -> tuple[Floats, Floats, Floats]:
