@@ -34,7 +34,7 @@ class Refit:
 
     Args:
         stage1: the fitted one.
-        settings: "outcome", "propensity", "adjust" and "tune" as it was fitted with.
+        settings: "outcome", "propensity", "adjust" and "tune" (False: none) as it was fitted with.
         effort: how hard to work.
         made: how many refits there were, in all.
     """
@@ -46,7 +46,8 @@ class Refit:
 
     def pseudo(self, gone: Bools) -> tuple[PseudoOutcomes, Bools]:
         """Return pseudo-outcomes without some votes, (n_records,), and (n_contexts,) which contexts they still have."""
-        old, (outcome, propensity, adjust, tune) = self.stage1, map(self.settings.get, _SETTINGS)
+        old, (outcome, propensity, adjust) = self.stage1, map(self.settings.get, _SETTINGS)
+        tune = self.settings.get("tune") or None
         log = old.log.keep_records(~gone)
         stays = np.ones(log.n_contexts, bool)
         if old.log.n_units < old.log.n_contexts:  # voters are held out whole, which a context without one would forbid
@@ -76,4 +77,4 @@ class Refit:
         return game_of(payoff.estimate, present, omega)
 
 
-_SETTINGS = ("outcome", "propensity", "adjust", "tune")
+_SETTINGS = ("outcome", "propensity", "adjust")
