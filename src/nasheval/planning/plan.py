@@ -156,7 +156,7 @@ class Plan(Saying):
         if isinstance(curve, str):
             found = [one for one in self.curves if one.goal == curve]
             if not found:
-                raise InputError(Argument("curve", curve), f"; accepted are {', '.join(c.goal for c in self.curves)}.")
+                raise InputError(f"curve is {curve!r}; accepted are {', '.join(one.goal for one in self.curves)}.")
             return draw(found[0], self.power, ax=ax)
         return draw(curve if isinstance(curve, Curve) else self.curves[curve], self.power, ax=ax)
 
