@@ -44,7 +44,7 @@ from studies.harness.tables import print_table
 
 VOTES = {5: 600, 20: 3000, 60: 6000}  # of the log that a plan is made from
 SHARES = {5: 0.4, 20: 0.4, 60: 0.2}  # of the logs
-MENU_VOTES = {5: 1500, 20: 2000, 60: 4000}  # of uniform asking
+MENU_VOTES = {5: 1500, 20: 4000, 60: 8000}  # of uniform asking
 AHEAD = (2, 4)
 WITHIN = 0.1
 PILOT, SPARED, FLOOR = 0.3, 0.7, 0.2
@@ -95,15 +95,15 @@ class Votes:
 
     def first(self, n: int) -> Votes:
         """Return the first n."""
-        return Votes(Contexts(self.at.language[:n], self.at.x[:n]), *(each[:n] for each in self._columns))
+        return Votes(Contexts(self.at.language[:n], self.at.x[:n]), *(each[:n] for each in self.columns))
 
     def with_more(self, other: Votes) -> Votes:
         """Return these and others."""
         at = Contexts(np.r_[self.at.language, other.at.language], np.r_[self.at.x, other.at.x])
-        return Votes(at, *(np.r_[a, b] for a, b in zip(self._columns, other._columns, strict=True)))
+        return Votes(at, *(np.r_[a, b] for a, b in zip(self.columns, other.columns, strict=True)))
 
     @property
-    def _columns(self) -> tuple[Array, ...]:
+    def columns(self) -> tuple[Array, ...]:
         return self.j, self.k, self.z, self.chance
 
     def log(self, agents: int, *, known: bool = True) -> ne.Feedback:

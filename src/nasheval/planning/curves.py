@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ from nasheval.scoring.decision import rough
 
 _TIMES = (1, 1.25, 1.5, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 100, 200, 400, 1000)
 _FROM_NOTHING = (2, 4, 8, 16, 30, 50, 100, 200, 400, 800, 1500, 3000, 6000, 12_000, 25_000, 50_000, 100_000)
-_FUTURES, _LEAST = 400, 24
+_FUTURES, _LEAST = 400, 16
+_MANY = 10_000  # pairs, with which every second number of votes is looked at
 _CELLS = 1 << 22  # pairs in all futures together, unless that is too few futures
 _TIES = (0.02, 0.05, 0.1, 0.2, 0.3)  # margins that may be shown where no leader is
 _SIGMA = 2.0  # of everything that a band holds
@@ -93,12 +95,14 @@ def curves_of(
         reached: whether each goal is reached today.
     """
     times = np.asarray(_TIMES if pairs.kept else _FROM_NOTHING, float)
+    times = times[:: 2 if len(pairs.votes) > _MANY else 1]
     count = int(np.clip(_CELLS // (len(times) * len(pairs.votes)), _LEAST, _FUTURES))
-    paths = {
-        "expected": _values(pairs, goals, times, count, learning.gain, seed),
-        "least": _values(pairs, goals, times, max(count // 4, 12), lambda t: learning.band(t)[0], seed),
-        "most": _values(pairs, goals, times, max(count // 4, 12), lambda t: learning.band(t)[1], seed),
-    }
+    paths = {"expected": _values(pairs, goals, times, count, learning.gain, seed)}
+    for place, name in enumerate(("least", "most")):
+        paths[name] = paths["expected"]
+        if learning.band(2.0) != (0.0, 0.0):
+            some = partial(_of_band, learning, place)
+            paths[name] = _values(pairs, goals, times, max(count // 4, _LEAST // 2), some, seed)
     total, today = times * votes, votes if pairs.kept else 0
     curves = [
         _curve(goal, pairs, {name: path[g] for name, path in paths.items()}, total, today, power, reached[g])
@@ -112,6 +116,10 @@ def curves_of(
             enough = _first(wider, np.maximum.accumulate(chances, axis=1), total, power)
             curves[g] = replace(curves[g], beaten=goal.beaten(last, pairs.today.agents), enough=enough)
     return curves
+
+
+def _of_band(learning: Learning, place: int, times: float) -> float:
+    return learning.band(times)[place]
 
 
 def _first(goals: Sequence[Goal], chances: Floats, votes: Floats, power: float) -> tuple[str, int] | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
+import pyarrow as pa
 
 from nasheval.arrays import Bools, Floats, as_number
 from nasheval.choices import Speaks
@@ -33,6 +34,9 @@ from nasheval.planning.guess import MARGINS, guessed
 from nasheval.planning.learning import Learning, learning_of
 from nasheval.planning.menus import Tasks, checked_tasks, draw_menus, drawn_contexts, pool_of, tasks_of
 from nasheval.planning.saying import Saying
+from nasheval.policy.availability import candidates
+from nasheval.policy.base import Policy, available
+from nasheval.policy.exact import ExactPolicy
 from nasheval.scoring.decision import MARGIN, decide
 
 if TYPE_CHECKING:
@@ -50,15 +54,16 @@ class Fitted(Protocol):
         """Its Stage 1."""
 
     @property
+    def policy_(self) -> Policy:
+        """Its policy."""
+
+    @property
     def outcome(self) -> Any:
         """Its outcome model, as `choose_outcome` takes it."""
 
     @property
     def random_state(self) -> int:
         """Its seed."""
-
-    def predict_proba(self, contexts: object) -> Floats:
-        """Return (n, K) lotteries."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -111,28 +116,33 @@ class Plan(Saying):
         needed = [column.name for column in encoder.columns] + list(encoder.texts)
         pool = pool_of(contexts, stage1.log.contexts, needed)
         table = drawn_contexts(pool, n, rng) if pool.column_names else pool
-        able = np.broadcast_to(_able(names, agents), (n, len(names)))
-        if able[0].sum() < size:
-            raise InputError(Argument("size", size), f": only {able[0].sum()} agents may be asked.")
+        able = _able(self.model.policy_, table, n, agents)
+        if (least := int(able.sum(axis=1).min())) < size:
+            raise InputError(Argument("size", size), f": at some context only {least} of the agents may be asked.")
         menu, propensity, total = np.empty((n, size), np.int64), np.empty(n), np.zeros(_n_pairs(names))
         step = max(1, _STEP // len(total))
         for start in range(0, n, step):
             rows = slice(start, min(start + step, n))
             part = table.slice(start, step) if pool.column_names else table
-            chance = self._chances(part, rows.stop - start, floor, able[rows])
+            chance = self._chances(part, floor, able[rows])
             menu[rows], propensity[rows] = draw_menus(chance, able[rows], size, rng)
             total += chance.sum(axis=0)
         return tasks_of(table, menu, propensity, names, floor, float(total.sum() ** 2 / (total**2).sum()))
 
-    def _chances(self, contexts: Any, n: int, floor: float, able: Bools) -> Floats:
-        """Return (n, n_pairs) how likely each pair is asked at each context."""
+    def _chances(self, contexts: pa.Table, floor: float, able: Bools) -> Floats:
+        """Return (n, n_pairs) how likely each pair is asked at each context, given (n, K) which agents may be."""
         assert self.model is not None
-        stage1 = self.model.stage1_
-        X = Features.of(stage1.encoder, contexts, n=n)
+        stage1, lottery = self.model.stage1_, np.zeros(able.shape)
+        X = Features.of(stage1.encoder, contexts, n=len(able))
         payoff = stage1.payoff.predict(X)
-        lottery = self.model.predict_proba(contexts) if contexts.column_names else np.repeat(
-            lotteries(payoff[:1], L2(), np.ones(len(stage1.agents), bool)), n, axis=0
-        )  # fmt: skip
+        groups, group = np.unique(able, axis=0, return_inverse=True)
+        for number, up in enumerate(groups):
+            rows = np.flatnonzero(group.ravel() == number)
+            names = [name for name, there in zip(stage1.agents, up, strict=True) if there]
+            if contexts.column_names:
+                lottery[rows] = self.model.policy_.predict_proba(contexts.take(pa.array(rows)), agents=names)
+            else:
+                lottery[rows] = lotteries(np.ascontiguousarray(payoff[rows]), L2(), up)
         return asking(lottery, payoff=payoff, doubt=doubts(stage1, X, lottery), floor=floor, available=able)
 
     def plot(self, curve: int | str | Curve = 0, *, ax: Axes | None = None) -> Axes:
@@ -146,7 +156,7 @@ class Plan(Saying):
         if isinstance(curve, str):
             found = [one for one in self.curves if one.goal == curve]
             if not found:
-                raise InputError(Argument("curve", curve), f"; accepted are {', '.join(c.goal for c in self.curves)}.")
+                raise InputError(f"curve is {curve!r}; accepted are {', '.join(one.goal for one in self.curves)}.")
             return draw(found[0], self.power, ax=ax)
         return draw(curve if isinstance(curve, Curve) else self.curves[curve], self.power, ax=ax)
 
@@ -222,21 +232,18 @@ class _OfLog:
     """A log with its Stage 1, as a plan needs it."""
 
     stage1_: Stage1
+    policy_: Policy
     outcome: Any
     random_state: int
-
-    def predict_proba(self, contexts: object) -> Floats:
-        """Return (n, K) lotteries."""
-        payoff = self.stage1_.payoffs(contexts)
-        return lotteries(payoff, L2(), np.ones(payoff.shape[1], bool))
 
 
 def fitted_of(source: Any, seed: int = 0) -> Fitted:
     """Return a fitted model as it is, and of a log one with the defaults; anything else is an InputError."""
     if isinstance(source, Feedback):
         effort = Effort(seed=seed, n_jobs=os.cpu_count() or 1)
-        return _OfLog(fit_stage1(source, effort=effort), "voters", seed)
-    if not hasattr(source, "predict_proba") or not isinstance(getattr(source, "stage1_", None), Stage1):
+        stage1 = fit_stage1(source, effort=effort)
+        return _OfLog(stage1, ExactPolicy().fit(stage1, effort), "voters", seed)
+    if not hasattr(source, "policy_") or not isinstance(getattr(source, "stage1_", None), Stage1):
         what = "a NashEval that is not fitted" if hasattr(source, "get_params") else type(source).__name__
         raise InputError(f"source is {what}; accepted are a fitted NashEval, a Feedback, or None to plan from agents=.")
     model: Fitted = source
@@ -323,13 +330,11 @@ def _from_guess(
     return Plan(tuple(curves), power, confidence)
 
 
-def _able(names: tuple[str, ...], agents: Sequence[str] | None) -> Bools:
-    chosen: Bools = np.ones(len(names), bool)
-    if agents is None:
-        return chosen
-    if unknown := [agent for agent in agents if agent not in names]:
-        raise InputError(Argument("agents", list(agents)), f" names {', '.join(map(repr, unknown))}, not in the log.")
-    return np.isin(np.array(names), list(agents))
+def _able(policy: Policy, contexts: pa.Table, n: int, agents: Sequence[str] | None) -> Bools:
+    """Return (n, K) which agents may be asked at each context: those wanted, and seen there under availability."""
+    if contexts.column_names:
+        return candidates(policy, contexts, agents)
+    return np.tile(available(policy.agents, agents), (n, 1))
 
 
 def _n_pairs(names: tuple[str, ...]) -> int:
