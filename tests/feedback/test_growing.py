@@ -15,9 +15,7 @@ from nasheval.nuisance.crossfit import continued_folds, make_folds
 def log_of(pairs, rng=None, voter=None, propensity=None, x=None):
     said = [ne.partition.duel(j, k, j) for j, k in pairs]
     x = np.arange(len(pairs), dtype=float) if x is None else x
-    return ne.Feedback.from_partitions(
-        pa.table({"x": x}), said, voter=voter, propensity=propensity, design="draws"
-    )
+    return ne.Feedback.from_partitions(pa.table({"x": x}), said, voter=voter, propensity=propensity, design="draws")
 
 
 BEFORE = log_of([("b", "c")] * 6 + [("a", "c")] * 2)

@@ -152,7 +152,7 @@ def test_voters_keep_what_they_think_and_outputs_are_the_learned_utilities():
 @pytest.mark.parametrize("outcome", [SMALL, Intercept()], ids=["voters", "intercepts"])
 def test_a_strong_newcomer_is_known_for_one_by_the_folds_that_saw_no_vote_of_the_context(outcome):
     strong, weak = (grown_fit(outcome, new=new)[1:] for new in (2.5, -2.5))
-    for (newer, log, X, fold), sign in ((strong, 1), (weak, -1)):
+    for (newer, log, X, _), sign in ((strong, 1), (weak, -1)):
         columns = newer.menus.columns
         rows = np.flatnonzero(np.asarray(log.context_of) >= 300)
         mean = np.mean([newer.predict(X[rows], f)[:, columns.k == 3].mean() for f in range(3)])
@@ -210,7 +210,9 @@ def test_cells_are_those_of_whole_predictions_and_old_columns_are_the_models_own
     for f in range(3):
         whole = newer.predict(X, f)
         np.testing.assert_allclose(newer.cells(X, f, rows, columns), whole[rows, columns], atol=1e-12)
-        np.testing.assert_array_equal(whole[:, newer.source >= 0], models.predict(X, f)[:, newer.source[newer.source >= 0]])
+        np.testing.assert_array_equal(
+            whole[:, newer.source >= 0], models.predict(X, f)[:, newer.source[newer.source >= 0]]
+        )
     assert (newer.source[newer.menus.columns.k == 3] == -1).all()
 
 
@@ -232,5 +234,7 @@ def test_menus_that_are_new_are_answered_by_what_the_models_know_of_their_pairs(
     newer = updated_outcome(models, before, log, X, continued_folds(log, fold, 2), Fitted(3, 200, 200))
     values, columns = newer.predict(X, 0), newer.menus.columns
     for column in np.flatnonzero(columns.k < 3):
-        [twin] = np.flatnonzero((before.menus.columns.j == columns.j[column]) & (before.menus.columns.k == columns.k[column]))
+        [twin] = np.flatnonzero(
+            (before.menus.columns.j == columns.j[column]) & (before.menus.columns.k == columns.k[column])
+        )
         np.testing.assert_array_equal(values[:, column], models.predict(X, 0)[:, twin])

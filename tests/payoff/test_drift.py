@@ -109,7 +109,9 @@ def test_menus_are_compared_by_chi_square():
     rng = np.random.default_rng(5)
     before, more = votes(rng, 600), votes(rng, 200)
     model = updated(before, more)
-    count = np.stack([np.bincount(model.stage1_.log.menus.of_record[s], minlength=6) for s in (slice(600), slice(600, None))])
+    count = np.stack(
+        [np.bincount(model.stage1_.log.menus.of_record[s], minlength=6) for s in (slice(600), slice(600, None))]
+    )
     expected = chi2_contingency(count, correction=False)
     change = model.update_.changes[2]
     assert change.value == pytest.approx(expected.statistic)

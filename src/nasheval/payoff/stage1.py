@@ -63,6 +63,10 @@ class Stage1:
         """Return new votes as this Stage 1 keeps them, and their contexts encoded."""
         return log, Features.of(self.encoder, log.contexts, n=log.n_contexts)
 
+    def remarks(self, log: Feedback) -> tuple[str, ...]:
+        """Return what cannot be known of new votes after this Stage 1."""
+        return ()
+
     def succeeded(self, more: Feedback, **fields: Any) -> Stage1:
         """Return the Stage 1 of the log with more votes, which is kept as this one is."""
         return Stage1(self.encoder, **fields)

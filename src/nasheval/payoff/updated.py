@@ -19,7 +19,8 @@ from nasheval.feedback.growing import Fitted, admissible, grown
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.votes import read_votes
 from nasheval.nuisance.crossfit import NuisanceFit, continued_folds
-from nasheval.nuisance.learners import Effort, Features, cells_of
+from nasheval.nuisance.joining_propensity import Joining
+from nasheval.nuisance.learners import Effort, Features, Learner, cells_of
 from nasheval.nuisance.propensity import choose_propensity
 from nasheval.nuisance.style import fit_style
 from nasheval.nuisance.updating import updated_outcome
@@ -75,8 +76,9 @@ def update_stage1(
     )
     outcome = updated_outcome(old.nuisances.outcome_models, old.nuisances.log, joined, X, fold, old.last_fit)
     train = np.arange(old.nuisances.n_folds)[:, None] != fold[None, :]
-    learner = choose_propensity(propensity, joined)
-    nuisances = NuisanceFit(joined, X, fold, outcome, learner.fit(joined, X, train, work), work.n_jobs)
+    asked = _propensity(propensity, joined, old.last_fit)
+    propensities = asked.fit(_of_contexts(joined), X, train, work)
+    nuisances = NuisanceFit(joined, X, fold, outcome, propensities, work.n_jobs)
     pseudo = pseudo_outcomes(_with_known_mu(nuisances, old), aggregator, unseen=unseen)
     payoff = _payoff(old.payoff, pseudo, old.last_fit)
     fields: dict[str, Any] = {"nuisances": nuisances, "pseudo": pseudo, "payoff": payoff}
@@ -91,7 +93,28 @@ def _report(before: Stage1, after: Stage1, more: Feedback, left_out: dict[str, i
     """Return what is new, and what changed since the last full fit."""
     votes = np.bincount(after.log.records.agent, minlength=len(after.agents)).tolist()
     fresh = dict(zip(after.agents[len(before.agents) :], votes[len(before.agents) :], strict=True))
-    return UpdateReport(fresh, left_out, more.n_records, changes_since(after, before.last_fit))
+    return UpdateReport(fresh, left_out, more.n_records, changes_since(after, before.last_fit), before.remarks(more))
+
+
+def _propensity(choice: Any, log: Feedback, last: Fitted) -> Learner:
+    """Return what learns the propensities of a log that has grown."""
+    learner = choose_propensity(choice, log)
+    estimated = isinstance(choice, str) and choice == "auto" and log.records.propensity is None
+    return Joining(learner, last.agents) if estimated and log.design == "inclusion" else learner
+
+
+def _of_contexts(log: Feedback) -> Feedback:
+    """Return a log that draws its menus with one unit of weight per context.
+
+    Gamma averages the records of a context, so what counts is how often a menu is drawn at a context, not in the log:
+    new contexts may have one vote each where the others have twenty.
+    """
+    if log.design == "inclusion" or log.records.propensity is not None:
+        return log
+    weight = log.records.weights
+    total = np.bincount(log.context_of, weight, log.n_contexts)
+    each = weight / total[log.context_of] * (weight.sum() / max(1, int((total > 0).sum())))
+    return replace(log, records=log.records.replace(weight=each))
 
 
 def _both(first: Features, second: Features) -> Features:

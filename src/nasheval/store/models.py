@@ -94,6 +94,15 @@ class SavedStage1(Stage1):
             contexts = contexts.set_column(contexts.column_names.index(name), name, tagged(contexts[name]))
         return replace(log, contexts=contexts), X
 
+    def remarks(self, log: Feedback) -> tuple[str, ...]:
+        """Return what cannot be known of new votes, since names of voters were not kept."""
+        if self.log.voters is None or log.voters is None:
+            return ()
+        return (
+            "This model was loaded, and a folder keeps voters as numbers: the voters of the new votes count as others, "
+            "also those who voted before. Update the fitted model itself to have them recognised.",
+        )
+
     def succeeded(self, more: Feedback, **fields: Any) -> SavedStage1:
         """Return the Stage 1 of the log with more votes, whose hash is of both."""
         both = sha256(f"{self.fingerprint} {fingerprint(more)}".encode()).hexdigest()
