@@ -32,6 +32,7 @@ BENCHMARKS = {
     "coverage": "whether intervals cover and cycles are true, in the paper's worlds and in arenas",
     "separations": "whether tie groups separate falsely, and decisions are true",
     "decisions": "which agent to ship, on every log at hand",
+    "voters": "whether planted votes are found and honest voters are not named, and whether blocs of voters are found",
     "style": "whether payoffs at equal style are right, and their intervals cover",
     "evaluation": "whether held-out evaluation covers, and picks the better policy",
     "planning": "whether planned widths come true, and how many votes planned menus spare",

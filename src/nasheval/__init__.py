@@ -9,6 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nasheval.audit import voters as voters
     from nasheval.contexts.encoder import ContextEncoder as ContextEncoder
     from nasheval.contexts.text import TextEncoder as TextEncoder
     from nasheval.engine import workers as workers
@@ -87,6 +88,7 @@ _HOMES = {
     "read_scores": "nasheval.feedback.readers.scores",
     "read_votes": "nasheval.feedback.readers.votes",
     "solve": "nasheval.game.solver",
+    "voters": "nasheval.audit.voters",
     "workers": "nasheval.engine",
 }
 __all__ = sorted(_HOMES)

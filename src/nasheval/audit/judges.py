@@ -23,6 +23,7 @@ from nasheval.audit.words import counted
 from nasheval.feedback.position import ONE_ORDER, position_bias
 from nasheval.feedback.style import POSITION, differences
 from nasheval.notes import few
+from nasheval.payoff.grouped import FEW
 from nasheval.payoff.intervals import checked_level
 from nasheval.payoff.stage1 import Stage1
 
@@ -290,7 +291,8 @@ def _slope(
 ) -> tuple[Floats, Floats, Floats]:
     """Return (J,) slopes of the rest on x, where one unit of the slope moves the rest by `moved`; errors; freedom.
 
-    A sandwich with contexts as clusters; the degrees of freedom are Satterthwaite's.
+    A sandwich with contexts as clusters; a judge's contexts are taken as fixed where they are fewer than 20, and votes
+    are the clusters. The degrees of freedom are Satterthwaite's.
     """
     x, rest, moved = x[rows], rest[rows], moved[rows]
     judge, context = judge[rows], context[rows]
@@ -299,7 +301,9 @@ def _slope(
     slope = np.divide(bin_sums(judge, x * rest, J), curvature, out=np.full(J, np.nan), where=told)
     left = x * (rest - np.where(told, slope, 0.0)[judge] * moved)
     cell = joined(context.astype(np.int64), judge.astype(np.int64)) if len(judge) else np.zeros(0, np.int64)
-    first = np.unique(cell, return_index=True)[1]
+    met = np.bincount(judge[np.unique(cell, return_index=True)[1]], minlength=J)  # contexts of each judge
+    cell = np.where((met < FEW)[judge], int(cell.max(initial=0)) + 1 + np.arange(len(cell)), cell)
+    _, first, cell = np.unique(cell, return_index=True, return_inverse=True)
     owner, sums = judge[first], bin_sums(cell, left, len(first))
     second, fourth, clusters = (bin_sums(owner, sums**power, J) for power in (2, 4, 0))
     scale = np.divide(clusters, clusters - 1, out=np.ones(J), where=clusters > 1)

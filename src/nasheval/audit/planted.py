@@ -105,8 +105,8 @@ class Planted:
             f"{counted(len(names), 'voter')} of {len(self.voters):,}, with {counted(votes, 'vote')}, cast votes that "
             f"look planted: {few(names, 8)}. About {self.level:.0%} of those named may be honest."
         )
-        before, after = ", ".join(self.winners), ", ".join(self.winners_without)
-        same = before == after
+        before, after = (few(names, 4) for names in (self.winners, self.winners_without))
+        same = set(self.winners) == set(self.winners_without)
         said = f"stay {after}" if same else f"are {after}, not {before}"
         yield f"Without their votes the winners over all contexts {said}."
 
