@@ -40,17 +40,19 @@ def main(words: Sequence[str]) -> None:
     with ProcessPoolExecutor(options.jobs) as pool:
         for name, mean, known in (("no better", 0.0, True), ("no better", 0.0, False), ("better", margin, True)):
             run = partial(one_run, mean=mean, known=known, votes=options.votes, looks=options.looks)
-            found = np.array(list(pool.map(run, range(options.seed, options.seed + options.runs))))
+            count = options.runs if known else min(options.runs, options.estimated)
+            found = np.array(list(pool.map(run, range(options.seed, options.seed + count))))
             rows.extend(lines((name, "known" if known else "estimated"), found, mean))
-    header = ("new policy", "propensities", "margin", "intervals", "promoted, share", "standard error",
+    header = ("new policy", "propensities", "logs", "margin", "intervals", "promoted, share", "standard error",
               "mean votes", "limit", "verdict")  # fmt: skip
     seen = f"{options.looks} looks up to {LONGER} times {options.votes:,} votes"
-    print_table(f"{options.runs} logs, {seen}, seed {options.seed}", header, rows, markdown=options.markdown)
+    print_table(f"{seen}, seed {options.seed}", header, rows, markdown=options.markdown)
 
 
 def _parsed(words: Sequence[str]) -> argparse.Namespace:
     known = parser("peeking", __doc__)
     known.add_argument("--runs", type=int, default=0, help="by default 500")
+    known.add_argument("--estimated", type=int, default=150, help="at most so many where propensities are estimated")
     known.add_argument("--looks", type=int, default=30)
     known.add_argument("--votes", type=int, default=1500, help="that a look once needs for 80%% power")
     known.add_argument("--seed", type=int, default=0)
@@ -101,7 +103,9 @@ def lines(name: tuple[str, str], found: Any, mean: float) -> list[tuple[str, ...
         met = share <= FALSE if mean == 0 else share >= POWER
         error = np.sqrt(share * (1 - share) / len(found))
         verdict = "" if column else "met" if met else "MISSED"
-        rows.append((*name, number(mean), how, number(share), number(error), number(spent), limit, verdict))
+        rows.append(
+            (*name, number(len(found)), number(mean), how, number(share), number(error), number(spent), limit, verdict)
+        )
     return rows
 
 
