@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Floats, Ints, bin_sums, n_pairs, pair_index, readonly
+from nasheval.arrays import Bools, Floats, Ints, bin_sums, n_pairs, pair_index, readonly
 from nasheval.feedback.growing import Fitted, admissible, grown
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.readers.votes import read_votes
+from nasheval.game.scores import fit_scores
 from nasheval.nuisance.crossfit import NuisanceFit, continued_folds
 from nasheval.nuisance.joining_propensity import Joining
 from nasheval.nuisance.learners import Effort, Features, Learner, cells_of
@@ -32,6 +33,10 @@ from nasheval.payoff.second_stage import Added, PayoffModel, fit_payoff
 from nasheval.payoff.stage1 import Stage1, at_equal_style, check_known
 from nasheval.payoff.strengths import Strength
 from nasheval.payoff.surfaces import PairSurface, SharedSurface, Surface
+
+_CLEARLY = 1.645  # standard deviations below what known pairs lead to expect, from which on newcomers' scatter counts
+_FEWEST = 3  # pairs more than scores, from which on it is known how much pairs depart from scores
+_RIDGE = 0.01  # of these scores
 
 
 def votes_like(votes: Any, stage1: Stage1) -> Feedback:
@@ -161,30 +166,56 @@ def _payoff(old: PayoffModel, pseudo: PseudoOutcomes, last: Fitted) -> PayoffMod
 
 
 def _shift(pseudo: PseudoOutcomes, pairs: Ints) -> Floats:
-    """Return (a,) what the plug-in payoffs of some pairs lack on average, shrunk toward nothing.
+    """Return (a,) what the plug-in payoffs of added pairs lack on average, shrunk toward nothing.
 
     The means of the pairs' residuals scatter by their sampling variances v_p and by t^2, how much pairs depart from
-    what utilities say of them (DerSimonian and Laird's estimate); each is shrunk by t^2 / (t^2 + v_p). There is no
-    shift unless they scatter by more than a standard error more than chance has them scatter.
+    what utilities say of them; each is shrunk by t^2 / (t^2 + v_p). t^2 is that of the known pairs around Bradley-Terry
+    (`_departure`), of whom there are many, unless the added pairs themselves scatter clearly less.
     """
     place = np.full(pseudo.n_pairs, -1)
     place[pairs] = np.arange(len(pairs))
     mine, none = np.flatnonzero(place[pseudo.pair] >= 0), np.zeros(len(pairs))
     at, residual = place[pseudo.pair[mine]], pseudo.residual[mine]
     weight = pseudo.fit.log.records.weights[pseudo.record[mine]]
-    mass, squares = bin_sums(at, weight, len(pairs)), bin_sums(at, weight**2, len(pairs))
-    mean = bin_sums(at, weight * residual, len(pairs)) / mass
-    freedom = len(mine) - len(pairs)
-    if freedom < 1 or len(pairs) < 2:
+    mean, variance = _means(at, residual, weight, len(pairs))
+    if variance is None:
         return none
-    variance = float(((residual - mean[at]) ** 2).sum()) / freedom * squares / mass**2
-    if not (variance > 0).all():
-        return none
-    scatter, precision = float((mean**2 / variance).sum()), 1 / variance
-    if scatter - len(pairs) < np.sqrt(2 * len(pairs)):
-        return none
-    spread = (scatter - len(pairs)) / float(precision.sum())
+    spread, scatter = _departure(pseudo, place < 0), float((mean**2 / variance).sum())
+    expected = 1 + spread / variance
+    if scatter < float(expected.sum() - _CLEARLY * np.sqrt(2 * (expected**2).sum())):
+        spread = max(0.0, (scatter - len(pairs)) / float((1 / variance).sum()))
     return np.asarray(spread / (spread + variance) * mean)
+
+
+def _means(at: Ints, values: Floats, weight: Floats, size: int) -> tuple[Floats, Floats | None]:
+    """Return (size,) weighted means of values by place, and their sampling variances; None where these are unknown."""
+    mass, squares = bin_sums(at, weight, size), bin_sums(at, weight**2, size)
+    mean = np.divide(bin_sums(at, weight * values, size), mass, out=np.zeros(size), where=mass > 0)
+    freedom = len(at) - size
+    within = float(((values - mean[at]) ** 2).sum()) / freedom if freedom > 0 else 0.0
+    return mean, within * squares / mass**2 if within > 0 and (mass > 0).all() else None
+
+
+def _departure(pseudo: PseudoOutcomes, known: Bools) -> float:
+    """Return t^2: how much the mean verdicts of known pairs depart from Bradley-Terry scores, sampling apart.
+
+    By moments: E sum r_p^2 / v_p = m - (K - 1) + t^2 sum 1 / v_p for m pairs of K agents; at least 0.
+    """
+    K, weight = pseudo.fit.log.n_agents, pseudo.fit.log.records.weights[pseudo.record]
+    rows = np.flatnonzero(known[pseudo.pair] & (weight > 0))
+    pairs, at = np.unique(pseudo.pair[rows], return_inverse=True)
+    mean, variance = _means(at, pseudo.fit.log.verdicts.z[rows], weight[rows], len(pairs))
+    j, k = (side[pairs] for side in np.triu_indices(K, 1))
+    freedom = len(pairs) - (len(np.unique(np.concatenate([j, k]))) - 1)
+    if variance is None or freedom < _FEWEST:
+        return 0.0
+    meetings, lead = np.zeros((K, K)), np.zeros(K)
+    meetings[j, k] = meetings[k, j] = bin_sums(at, weight[rows], len(pairs))
+    np.add.at(lead, j, meetings[j, k] * mean)
+    np.subtract.at(lead, k, meetings[j, k] * mean)
+    scores = fit_scores(lead[None], meetings, ridge=_RIDGE, tolerance=1e-6 * max(1.0, float(meetings.sum())))[0]
+    off = mean - np.tanh((scores[j] - scores[k]) / 2)
+    return max(0.0, (float((off**2 / variance).sum()) - freedom) / float((1 / variance).sum()))
 
 
 def _placed_strength(strength: Strength, place: Ints, size: int) -> Strength:
