@@ -26,7 +26,9 @@ def votes_of(rng, voters=4, n=80, D=3, groups=0):
     if groups:
         at = rng.integers(groups, size=n)[:, None]
         plus, minus = (np.hstack([side, side + D * (1 + at)]) for side in (plus, minus))
-    return Votes(rng.integers(voters, size=n), plus, minus, rng.normal(size=n), rng.random(n) < 0.5, voters, D * (1 + groups))
+    return Votes(
+        rng.integers(voters, size=n), plus, minus, rng.normal(size=n), rng.random(n) < 0.5, voters, D * (1 + groups)
+    )
 
 
 def log_likelihood(votes, d):

@@ -56,8 +56,8 @@ def test_leans_are_found_where_they_are():
 
 
 def test_judges_alike_are_not_told_apart():
-    clear = [found.clear(lean).any() for seed in range(8) for found in [judges(panel(seed, leans=False))] for lean in found.leans]
-    assert sum(clear) <= 2
+    audits = [judges(panel(seed, leans=False)) for seed in range(8)]
+    assert sum(found.clear(lean).any() for found in audits for lean in found.leans) <= 2
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -73,7 +73,7 @@ def test_kappa_is_cohens_and_its_interval_that_of_draws(seed):
 
 
 def test_alpha_is_krippendorffs():
-    """The example of Krippendorff (2011), nominal: alpha = 0.743 for four observers and five values; here brute force."""
+    """Observed over expected disagreement, pair by pair."""
     rng = np.random.default_rng(0)
     base = rng.integers(3, size=60)
     answer = np.where(rng.random((60, 4)) < 0.7, base[:, None], rng.integers(3, size=(60, 4)))
@@ -84,9 +84,9 @@ def test_alpha_is_krippendorffs():
         said = unit[unit >= 0]
         if len(said) > 1:
             values.extend(said)
-            differ = sum(x != y for i, x in enumerate(said) for l, y in enumerate(said) if i != l)
+            differ = sum(x != y for i, x in enumerate(said) for k, y in enumerate(said) if i != k)
             observed, matched = observed + differ / (len(said) - 1), matched + len(said)
-    differ = sum(x != y for i, x in enumerate(values) for l, y in enumerate(values) if i != l)
+    differ = sum(x != y for i, x in enumerate(values) for k, y in enumerate(values) if i != k)
     expected = 1 - (observed / matched) / (differ / (matched * (matched - 1)))
     alpha, low, high = _alpha(answer, 0.05, 0)
     assert alpha == pytest.approx(expected)

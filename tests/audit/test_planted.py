@@ -59,7 +59,7 @@ def test_a_burst_adds_to_the_suspicion_and_makes_a_surge():
 
 
 def test_it_says_what_was_found():
-    simulated, stage1 = world("loyal")
+    _, stage1 = world("loyal")
     found = planted(stage1)
     named = int(found.named.sum())
     assert f"{named} voters of 500" in found.lines()[0]
@@ -113,7 +113,9 @@ def test_loyalty_is_told_from_all_cells_by_hand():
 
 
 def test_tastes_are_as_spread_as_they_are():
-    narrow, wide = (fit_tastes(crowd_of(world(name, 1)[1])).spread.mean() for name in ("honest, alike", "honest, varied"))
+    narrow, wide = (
+        fit_tastes(crowd_of(world(name, 1)[1])).spread.mean() for name in ("honest, alike", "honest, varied")
+    )
     assert narrow < 0.15
     assert wide > 2 * narrow
 
@@ -139,7 +141,7 @@ def test_strength_is_one_where_nothing_is_odd():
 
 
 def test_a_rhythm_is_the_median_gap():
-    simulated, stage1 = world("loyal in a burst")
+    _, stage1 = world("loyal in a burst")
     crowd = crowd_of(stage1)
     planter = crowd.names(np.arange(500)).index("voter-0495")
     rhythm, records = rhythm_of(crowd), stage1.log.records
@@ -173,7 +175,7 @@ def test_winners_without_nobody_are_those_of_the_mean_payoffs():
 
 
 def test_planted_votes_that_decide_are_said_to():
-    simulated, stage1 = world("loyal", 2, planters=10, each=400, honest=200, votes=10_000)
+    simulated, stage1 = world("loyal", 1, planters=10, each=400, honest=200, votes=10_000)
     found = planted(stage1)
     _, hits, _ = judged(simulated, found)
     assert hits.sum() == 10

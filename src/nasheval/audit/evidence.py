@@ -46,8 +46,8 @@ def agreement_of(crowd: Crowd, tastes: Tastes) -> Agreement:
 
     The score is that of a voter's slope on the log odds, (y - p) times the log odds, summed. Its variance has three
     parts: chance, tastes for agents, and slopes that vary between voters as much as makes all scores together vary as
-    they should (Paule and Mandel), so that a minority that disagrees widens it. How much likelier votes are at random is
-    their likelihood ratio, in logs, times the share of chance in that variance.
+    they should (Paule and Mandel), so that a minority that disagrees widens it. How much likelier votes are at
+    random is their likelihood ratio, in logs, times the share of chance in that variance.
     """
     votes, n = crowd.named.at(crowd.named.decided), crowd.n_voters
     y, p, x = (votes.z > 0).astype(float), votes.chance, votes.logit
