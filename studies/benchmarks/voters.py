@@ -6,6 +6,8 @@ log: the AUC of the suspicion against who planted, how many planters and how man
 blocs are found, and the adjusted Rand index against the true ones. The AUC must be 0.9 at least and honest voters named
 1% at most in the world "loyal", the adjusted Rand index 0.8 at least in the world "blocs"; honest voters named are
 marked in all worlds. Intervals are 99%, a log being one cluster.
+
+`--real` prints what the crowd votes of llmfao (under $NASHEVAL_DATA) show instead: 124 workers, default settings.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from sklearn.metrics import adjusted_rand_score, roc_auc_score
 
 import nasheval as ne
 from studies.arrays import Array
+from studies.harness.files import data_file
 from studies.harness.options import add_run_options, parser
 from studies.harness.rows import Row
 from studies.harness.running import labelled, run_cells
@@ -231,8 +234,12 @@ def main(words: Sequence[str]) -> None:
     options.add_argument("--outcome", default="voters", help="outcome model")
     options.add_argument("--seed", type=int, default=FIRST_SEED, help="seed of the first log")
     options.add_argument("--markdown", action="store_true", help="print markdown")
+    options.add_argument("--real", action="store_true", help="audit the crowd votes of llmfao instead")
     add_run_options(options, "results/voters.jsonl")
     asked = options.parse_args(words)
+    if asked.real:
+        real(asked.seed if asked.seed != FIRST_SEED else 0)
+        return
     logs, outcome = (2, "lightgbm") if asked.quick else (asked.logs, asked.outcome)
     names = [name.strip() for name in asked.only.split(";")] if asked.only else list(WORLDS)
     cells = [
@@ -244,6 +251,18 @@ def main(words: Sequence[str]) -> None:
     lines = [line_of(name, [row for row in rows if row["world"] == name]) for name in names]
     header = ("world", "logs", "AUC", "planters named", "honest named", "blocs found", "adjusted Rand", "CPU s")
     print_table(f"Planted votes and blocs, outcome={outcome}", header, lines, markdown=asked.markdown)
+
+
+def real(seed: int) -> None:
+    """Fit the crowd votes of llmfao with default settings, and print every part of the audit that looks at voters."""
+    votes, prompts = (data_file(f"llmfao/{name}") for name in ("crowd-comparisons.csv", "prompts.jsonl"))
+    log = ne.read_votes(votes, voter="worker", join=(prompts, "prompt", "id"), context=["type"], text="text")
+    model = ne.NashEval(random_state=seed, n_jobs=1, device="cpu", verbose=False).fit(log)
+    for part in (ne.voters.planted, ne.voters.duplicates, ne.voters.judges, ne.voters.blocs):
+        found: Any = part(model.stage1_)
+        print(f"\n{found.title}\n", *(f"  {line}" for line in found.lines()), sep="\n")
+        for listing in found.listings():
+            print_table(listing.title, (*listing.names, *listing.numbers), listing.rows)
 
 
 def line_of(name: str, rows: Sequence[Row]) -> tuple[str, ...]:

@@ -46,7 +46,7 @@ class Blocs:
         gain: log likelihood by which T blocs foretell held-out votes better than one; 0 for one bloc.
         column: the context column that tastes depend on; "" for none.
         places: the values that tastes are given at: "" for all contexts, then those of the column.
-        taste: (T, places, K) for each agent, less that of the other blocs, in log odds of votes against an average agent.
+        taste: (T, places, K) for each agent, less that of other blocs, in log odds of votes on it.
         error: (T, places, K) its standard error, given who belongs where.
         critical: how many errors are half an interval, all of them together.
         latent: types of the outcome model's own latent voters, where it has them.

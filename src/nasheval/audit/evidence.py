@@ -14,6 +14,7 @@ from nasheval.audit.crowd import Crowd
 from nasheval.audit.tastes import Tastes
 
 _LEAST_TOLD = 0.5  # Fisher information on agreement below which nothing is said
+_CONTRARY = 0.1  # share of honest voters who may want the reverse of the rest: that is a taste, not chance
 _ROUNDS, _SPARSE = 100, 0.5  # of EM; voters that are taken off its count: fewer than that is nobody
 _LEAST_TIMED = 5  # votes with a time that make a rhythm
 _SURGE = 0.01  # chance that any surge is found where there is none
@@ -28,7 +29,7 @@ class Agreement:
         votes, agreed: (n,) decided votes with a favourite, and those for it.
         expected: (n,) of those, how many the crowd would give.
         score: (n,) standardised: 0 as the crowd, negative less; 0 where nothing can be said.
-        odds: (n,) log odds that the votes are cast at random, against all that makes honest voters disagree.
+        odds: (n,) log odds that votes are cast at random, against all that makes honest voters disagree.
         vary: variance of agreement between voters, that of the slope on the model's log odds.
     """
 
@@ -45,7 +46,8 @@ def agreement_of(crowd: Crowd, tastes: Tastes) -> Agreement:
 
     The score is that of a voter's slope on the log odds, (y - p) times the log odds, summed. Its variance has three
     parts: chance, tastes for agents, and slopes that vary between voters as much as makes all scores together vary as
-    they should (Paule and Mandel), so that a minority that disagrees widens it.
+    they should (Paule and Mandel), so that a minority that disagrees widens it. How much likelier votes are at
+    random is their likelihood ratio, in logs, times the share of chance in that variance.
     """
     votes, n = crowd.named.at(crowd.named.decided), crowd.n_voters
     y, p, x = (votes.z > 0).astype(float), votes.chance, votes.logit
@@ -58,8 +60,9 @@ def agreement_of(crowd: Crowd, tastes: Tastes) -> Agreement:
 
     vary = 0.0 if not told.any() or excess(0.0) <= 0 else float(brentq(excess, 0.0, 1e3)) if excess(1e3) < 0 else 1e3
     total = np.maximum(variance + vary * slope**2, 1e-12)
-    at_random = -bin_sums(votes.voter, (p - 0.5) * x, n), np.maximum(bin_sums(votes.voter, x**2, n) / 4, 1e-12)
-    factor = norm.logpdf(score, at_random[0], np.sqrt(at_random[1])) - norm.logpdf(score, 0.0, np.sqrt(total))
+    honest, contrary = (bin_sums(votes.voter, -np.logaddexp(0.0, side * x), n) for side in (1 - 2 * y, 2 * y - 1))
+    at_random = np.log(0.5) * np.bincount(votes.voter, minlength=n)
+    factor = (at_random - np.logaddexp(honest, contrary + np.log(_CONTRARY))) * chance / total
     favourite = (x != 0) & ((y > 0) == (x > 0))
     return Agreement(
         votes=np.bincount(votes.voter[x != 0], minlength=n),

@@ -17,7 +17,7 @@ from nasheval.arrays import Bools, Floats, Ints, bin_sums
 from nasheval.audit.crowd import Crowd
 
 GRID = np.linspace(-2.0, 2.0, 17)  # honest tastes, in log odds: up to seven of eight votes against an equal
-LOYAL = 0.97  # share of votes that follow the loyalty
+LOYAL = np.array([0.97, 0.997])  # shares of votes that follow the loyalty, each as likely
 _ROUNDS = 200  # of EM
 _SHRINK = 30.0  # cells of all agents together that each agent's tastes are mixed with
 _SPARSE = 0.5  # loyal voters that are taken off each count: fewer than that is nobody
@@ -73,7 +73,7 @@ def fit_tastes(crowd: Crowd) -> Tastes:
     size = len(cells)
     votes, wins = np.bincount(cell, minlength=size), np.bincount(cell[won], minlength=size)
     likelihood = _likelihoods(cell, logit, won, size)
-    loyal = [a * np.log(LOYAL) + b * np.log(1 - LOYAL) for a, b in ((wins, votes - wins), (votes - wins, wins))]
+    loyal = [_loyal(*counts) for counts in ((wins, votes - wins), (votes - wins, wins))]
     n_voters = len(np.unique(crowd.voter))
     weight, belief, count = _em(cells % K, np.column_stack([likelihood, *loyal]), K, n_voters)
     honest = logsumexp(likelihood + np.log(weight)[cells % K], axis=1) if size else np.zeros(0)
@@ -95,6 +95,12 @@ def _likelihoods(cell: Ints, logit: Floats, won: Bools, size: int) -> Floats:
     """Return (cells, grid) log likelihoods of each taste."""
     signed = np.where(won, 1.0, -1.0)
     return np.column_stack([bin_sums(cell, -np.logaddexp(0.0, -signed * (logit + taste)), size) for taste in GRID])
+
+
+def _loyal(kept: Ints, broken: Ints) -> Floats:
+    """Return (cells,) log likelihoods of votes that follow a loyalty, and of others that do not."""
+    each = kept[:, None] * np.log(LOYAL) + broken[:, None] * np.log(1 - LOYAL)
+    return np.asarray(logsumexp(each, axis=1) - np.log(len(LOYAL)))
 
 
 def _em(agent: Ints, likelihood: Floats, K: int, n_voters: int) -> tuple[Floats, Floats, Floats]:
