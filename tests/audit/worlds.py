@@ -54,13 +54,11 @@ def model_of(log, **options):
 
 def plain_stage1(wins, *, e=None, design="draws", repeat=1):
     """Stage 1 with mu = 0 of records [(winner, loser), ...], each at `repeat` records per context; e as given."""
-    said = [partition.duel(min(w, l), max(w, l), "a" if w < l else "b") for w, l in wins]
+    said = [partition.duel(w, l, w) for w, l in wins]
     agents = sorted({name for one in wins for name in one})
     context_of = np.arange(len(said)) // repeat
     n = int(context_of[-1]) + 1
-    log = Feedback.from_partitions(
-        np.zeros((n, 1)), said, agents=agents, context_of=context_of, design=design
-    )
+    log = Feedback.from_partitions(np.zeros((n, 1)), said, agents=agents, context_of=context_of, design=design)
     x = np.zeros((n, 1))
     menus = len(log.menus)
     share = np.bincount(log.menus.of_record, minlength=menus) / log.n_records if e is None else np.full(menus, e)

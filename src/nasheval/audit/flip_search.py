@@ -139,7 +139,14 @@ class _Search:
 
 
 def _flip(
-    log: Feedback, group: GroupPayoff, board: Any, items: _Choice, found: Found, start: Bools, *, afresh: bool | None
+    log: Feedback,
+    group: GroupPayoff,
+    board: Any,
+    items: _Choice,
+    found: Found,
+    start: Bools,
+    *,
+    afresh: bool | None = None,
 ) -> Flip:
     votes = np.flatnonzero(items.gone(found.chosen))
     names = () if items.what == "votes" else tuple(_voter(log, int(v)) for v in found.chosen)

@@ -1,4 +1,4 @@
-"""The fewest votes, and voters, whose removal changes who wins in a group; the same for a ladder of ratings beside it."""
+"""The fewest votes, and voters, whose removal changes who wins in a group, and the first of a ladder beside it."""
 
 from __future__ import annotations
 

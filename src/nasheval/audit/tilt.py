@@ -3,8 +3,8 @@
 Suppose a hidden trait drives both which menu is asked and what is said, so that the odds that a menu was asked where
 the verdict would be z are up to L times more, or less, than the odds that the model of propensities gives at the
 context. The weight 1 / e of a verdict then lies between 1 + (1/e - 1) / L and 1 + (1/e - 1) L, and the mean of all
-weights is still one per context (Tan 2006; Zhao, Small and Bhattacharya 2019). The largest mean that such weights allow puts the
-large ones on verdicts above a quantile q of level L / (1 + L), the small ones below (Dorn and Guo 2023):
+weights is still one per context (Tan 2006; Zhao, Small and Bhattacharya 2019). The largest mean that such weights
+allow puts the large ones on verdicts above a quantile q of level L / (1 + L), the small ones below (Dorn and Guo 2023):
 
     upper = mean + E[(1 - e) D],   D = (L^s - 1) (Z - q),   s = 1 where Z > q, else -1,
 
