@@ -96,7 +96,7 @@ def line(name: str, found: np.ndarray) -> tuple[str, ...]:
     return name, f"{runs}", number(strength), number(hold), error, number(width), *numbers, verdict
 
 
-def one_run(world: World, seed: int) -> tuple[float, float, float, float, float]:
+def one_run(world: World, seed: int) -> tuple[float, ...]:
     """Return the true strength, whether bounds hold and how wide they are, and the same without a trait in mind."""
     votes, truth, strength = drawn(np.random.default_rng(seed), world)
     log = ne.read_votes(votes, context=["x"], design="draws", agents=[f"m{a:02}" for a in range(world.agents)])

@@ -16,7 +16,7 @@ from nasheval.audit.blocs import _projections, blocs
 from nasheval.audit.latent import LatentType, _matched, latent_types
 from nasheval.audit.mixture import Mixture, Tastes, Votes, _halves, fit_mixture, held_out
 
-from .worlds import fitted, world
+from .crowds import fitted, world
 
 
 def votes_of(rng, voters=4, n=80, D=3, groups=0):

@@ -12,7 +12,7 @@ from scipy.special import expit, logit
 import nasheval as ne
 from nasheval.audit.crowd import _calibrated, _disjoint, _ties, crowd_of
 
-from .worlds import fitted, world
+from .crowds import fitted, world
 
 
 @given(st.lists(st.integers(2, 7), min_size=1, max_size=12), st.integers(0, 5))

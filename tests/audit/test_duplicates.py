@@ -15,7 +15,7 @@ import nasheval as ne
 from nasheval.audit.duplicates import duplicates
 from nasheval.audit.units import content_of, joined, said_of
 
-from .worlds import fitted
+from .crowds import fitted
 
 NAMES = np.array([f"m{i}" for i in range(5)])
 

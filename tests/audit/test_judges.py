@@ -13,7 +13,7 @@ from sklearn.metrics import cohen_kappa_score
 import nasheval as ne
 from nasheval.audit.judges import CROWD, TIES, _alpha, _pair, _slope, judges
 
-from .worlds import fitted, world
+from .crowds import fitted, world
 
 
 def panel(seed=0, n=500, leans=True):

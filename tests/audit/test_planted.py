@@ -20,7 +20,7 @@ from nasheval.game.regularizers import L2
 from nasheval.game.solver import lotteries
 from nasheval.payoff.inference import group_payoff
 
-from .worlds import fitted, world
+from .crowds import fitted, world
 
 
 def judged(simulated, found):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Floats, is_whole
-from nasheval.audit.flips import Flip, Flips, find_flips
+from nasheval.audit.flip_search import find_flips
+from nasheval.audit.flips import Flip, Flips
 from nasheval.audit.refits import Refit
 from nasheval.audit.section import Section
 from nasheval.audit.sensitivity import Sensitivity, find_sensitivity, payoff_bounds
@@ -166,7 +167,7 @@ def audit(
         settings: "outcome", "propensity", "adjust" and "tune", as the model was fitted with; for refits.
         parts: which sections; None: all.
         confirm: whether to confirm predicted flips by refits.
-        refits: of one set of votes at most; None: 12, or 60 in logs of up to 1,000 records.
+        refits: of one set of votes at most; None: 12, or 60 in logs of up to 200 records.
         confidence: of what is said with a confidence.
         effort: how hard refits may work.
         begin: begins a stage of a progress bar by the name of a part.

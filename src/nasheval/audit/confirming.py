@@ -145,7 +145,7 @@ def _value(trials: Trials, route: Route, at: int) -> float | None:
 
 def _smaller(trials: Trials, routes: Sequence[Route], best: Ints) -> Ints:
     """Return a smaller set that a refit confirms, among the first items of all routes; the given one where none is."""
-    while trials.left and 1 < len(best):
+    while trials.left and len(best) > 1:
         size = len(best) - 1
         sets = [route.order[:size] for route in routes if len(route.order) >= size]
         if size <= _SMALL:

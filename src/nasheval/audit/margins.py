@@ -8,7 +8,7 @@ Both margins are smooth in A while W stays the same, and their slopes follow fro
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -76,9 +76,7 @@ def margins(game: Game, omega: Regularizer) -> list[Margin]:
     inverse = _inverse(A[np.ix_(inside, inside)], bend)
     price = float(np.mean(A[inside] @ pi - bend * pi[inside]))
     low = game.winners
-    found = [
-        _leaving(a, i, game, inside, inverse) for i, a in enumerate(inside) if low[a] and low.sum() > 1
-    ]
+    found = [_leaving(a, i, game, inside, inverse) for i, a in enumerate(inside) if low[a] and low.sum() > 1]
     if isinstance(base, Entropy):
         rising = [_rising(b, i, game, inside, inverse) for i, b in enumerate(inside) if not low[b]]
         return found + rising
@@ -95,17 +93,17 @@ def _inverse(A: Floats, bend: Floats) -> Floats:
     return np.asarray(np.linalg.pinv(system) if np.linalg.cond(system) > 1e12 else np.linalg.inv(system))
 
 
-def _leaving(agent: int, place: int, game: Game, inside: Ints, inverse: Floats) -> Margin:
+def _leaving(agent: np.integer[Any], place: int, game: Game, inside: Ints, inverse: Floats) -> Margin:
     slope = _slope(inside, -inverse[place, :-1], game)
     return Margin(int(agent), "leaves", float(game.lottery[agent] - WINNER), slope)
 
 
-def _rising(agent: int, place: int, game: Game, inside: Ints, inverse: Floats) -> Margin:
+def _rising(agent: np.integer[Any], place: int, game: Game, inside: Ints, inverse: Floats) -> Margin:
     slope = _slope(inside, inverse[place, :-1], game)
     return Margin(int(agent), "enters", float(WINNER - game.lottery[agent]), slope)
 
 
-def _entering(agent: int, game: Game, inside: Ints, inverse: Floats, price: float, kappa: float) -> Margin:
+def _entering(agent: np.integer[Any], game: Game, inside: Ints, inverse: Floats, price: float, kappa: float) -> Margin:
     row = game.payoff[agent, inside]
     weight = -(np.append(-row, 1.0) @ inverse)[:-1]
     slope = _slope(np.append(inside, agent), np.append(weight, -1.0), game)

@@ -1,7 +1,8 @@
 """Fitting again without some votes: what a prediction of a flip is held against.
 
-A refit trains all nuisances anew, fold by fold, with the settings of the model. Contexts that stay keep their fold and
-their features, since a new draw of folds alone may turn a close race.
+A refit trains all nuisances anew, fold by fold, with the settings of the model, as `fit` on `log.keep_records(...)`
+does: contexts stay where they are, and with them the folds, since a new draw of folds alone may turn a close race. The
+same without the contexts that lost all their votes, as if their rows were deleted from a file, draws folds afresh.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from nasheval.arrays import Bools
 from nasheval.audit.margins import Game, game_of
 from nasheval.errors import NashEvalError
 from nasheval.game.regularizers import Regularizer
-from nasheval.nuisance.crossfit import crossfit
+from nasheval.nuisance.crossfit import crossfit, make_folds
 from nasheval.nuisance.learners import Effort
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.nuisance.propensity import choose_propensity
@@ -44,32 +45,37 @@ class Refit:
     effort: Effort
     made: list[int] = field(default_factory=lambda: [0])
 
-    def pseudo(self, gone: Bools) -> tuple[PseudoOutcomes, Bools]:
-        """Return pseudo-outcomes without some votes, (n_records,), and (n_contexts,) which contexts they still have."""
+    def pseudo(self, gone: Bools, *, afresh: bool = False) -> tuple[PseudoOutcomes, Bools]:
+        """Return pseudo-outcomes without some votes, (n_records,), and (n_contexts,) which contexts they still have.
+
+        Args:
+            afresh: whether contexts without votes go too, and folds are drawn anew.
+        """
         old, (outcome, propensity, adjust) = self.stage1, map(self.settings.get, _SETTINGS)
         tune = self.settings.get("tune") or None
-        log = old.log.keep_records(~gone)
+        log, fold = old.log.keep_records(~gone), old.nuisances.fold
         stays = np.ones(log.n_contexts, bool)
-        if old.log.n_units < old.log.n_contexts:  # voters are held out whole, which a context without one would forbid
-            stays = np.diff(log.context_offsets) > 0
-            log = log if stays.all() else log[stays]
+        if afresh:
+            stays = np.diff(log.context_offsets) > 0 if old.nuisances.log.design == "draws" else stays
+            log = log[stays]
+            fold = make_folds(log, old.nuisances.n_folds, seed=self.effort.seed)
         log, aggregator = as_asked(log, old.pseudo.aggregation.aggregator)
         nuisances = crossfit(
             log,
             old.nuisances.X[stays],
             outcome=choose_outcome(outcome, tune=tune),
             propensity=choose_propensity(propensity, log, tune=tune),
-            fold=old.nuisances.fold[stays],
+            fold=fold,
             effort=replace(self.effort, advance=lambda share: None),
         )
         pseudo = pseudo_outcomes(nuisances, aggregator, unseen=old.pseudo.unseen)
         self.made[0] += 1
         return (equalised(pseudo, fit_style(nuisances, adjust)) if adjust else pseudo), stays
 
-    def game(self, gone: Bools, group: GroupPayoff, omega: Regularizer) -> Game | None:
+    def game(self, gone: Bools, group: GroupPayoff, omega: Regularizer, *, afresh: bool = False) -> Game | None:
         """Return the game of a group without some votes; None where what is left cannot be fitted."""
         try:
-            pseudo, stays = self.pseudo(gone)
+            pseudo, stays = self.pseudo(gone, afresh=afresh)
             payoff = group_payoff(pseudo, group.inside[stays], name=group.name)
         except (NashEvalError, ValueError):
             return None

@@ -83,9 +83,7 @@ class Removal:
     left, so that those that weigh most now do not do so for long.
     """
 
-    def __init__(
-        self, pseudo: PseudoOutcomes, payoff: GroupPayoff, omega: Regularizer, *, even: bool = False
-    ) -> None:
+    def __init__(self, pseudo: PseudoOutcomes, payoff: GroupPayoff, omega: Regularizer, *, even: bool = False) -> None:
         log, estimand = pseudo.fit.log, pseudo.estimand
         self.pseudo, self.group, self.omega, self.even = pseudo, payoff, omega, even
         self.contexts = np.flatnonzero(payoff.inside & pseudo.used)

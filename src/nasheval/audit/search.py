@@ -108,7 +108,8 @@ def _needed(value: float, effect: Floats) -> float:
 
 def _followed(board: Board, items: Items, start: Standings, margin: Margin) -> Route:
     """Return the route of one change: items go by their effect, and the game is solved anew on the way."""
-    order, needed, most = np.zeros(0, np.int64), 0, items.size
+    order: Ints = np.zeros(0, np.int64)
+    needed, most = 0, items.size
     for _ in range(_STEPS):
         ranked, effect = _ranked(board, items, margin, order)
         need = _needed(margin.value, effect)

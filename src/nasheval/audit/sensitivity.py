@@ -57,8 +57,8 @@ class Strength:
         wins = f"{who} wins" if len(self.winners) == 1 else f"{who} share the lottery"
         if self.strength is None:
             return f"{where}, {wins} whatever hidden trait moves the odds of a comparison by up to {LARGEST:.0f} times."
-        beyond = "beyond what the context explains"
-        text = f"{where}, {wins} unless a hidden trait moves the odds of being compared {self.strength:.2f} times, {beyond}"
+        moves = f"moves the odds of being compared {self.strength:.2f} times"
+        text = f"{where}, {wins} unless a hidden trait {moves}, beyond what the context explains"
         text += f"; then {self.change} is possible."
         if self.with_chance is None or self.with_chance > 1:
             shown = f"{LARGEST:.0f} or more" if self.with_chance is None else f"{self.with_chance:.2f}"
@@ -96,8 +96,8 @@ class Sensitivity:
         if said and self.context_odds is not None:
             half, most = self.context_odds
             said.append(
-                f"For comparison: the context itself moves the odds of being compared {half:.2f} times or more for half "
-                f"of the votes, {most:.2f} times for one in twenty."
+                f"For comparison: the context itself moves these odds {half:.2f} times or more for half of the votes, "
+                f"{most:.2f} times for one in twenty."
             )
         if self.skipped:
             said.append(f"Left out, with fewer than two candidates: {few(self.skipped, 8)}.")
@@ -160,7 +160,10 @@ def payoff_bounds(
             ends.append(np.clip(moments.mean, -1, 1))
             continue
         critical = critical_value([moments], confidence, group.seed)
-        ends.append(np.clip(limits(moments, critical)[int(up)], -1, 1))
+        direct = limits(moments, critical)[int(up)]
+        plain = group.interval(confidence)[int(up)][np.triu_indices(K, 1)]
+        mapped = np.where(group.moments.votes > 0, tilts.mapped(group, plain, float(strength), up=up), direct)
+        ends.append(np.clip(np.maximum(direct, mapped) if up else np.minimum(direct, mapped), -1, 1))
     low, high = ends
     return pair_matrix(low, K, -high), pair_matrix(high, K, -low)
 
@@ -194,7 +197,9 @@ class Reach:
         for s, strength in enumerate(strengths):
             widths = tilts.widths(group.inside, strength)
             below[s], above[s] = bridged_widths(tilts.pseudo, group.moments.mean, *widths)
-            squares = [bin_sums(pair, tilts.tilted(group.inside, strength, up=up)[here] ** 2, size) for up in (False, True)]
+            squares = [
+                bin_sums(pair, tilts.tilted(group.inside, strength, up=up)[here] ** 2, size) for up in (False, True)
+            ]
             largest = np.maximum(*squares)
             errors[s] = np.sqrt(np.divide(largest, plain, out=np.ones(size), where=plain > 0))
         return cls(strengths, *(np.maximum.accumulate(each, axis=0) for each in (below, above, errors)))
@@ -300,6 +305,7 @@ def find_sensitivity(
 
 def _strength(tilts: Tilts, group: GroupPayoff, omega: Regularizer, confidence: float) -> Strength:
     reach, box = Reach.of(tilts, group), Box(group, omega)
+    seen: Bools = group.moments.votes > 0
     mean, pairs = np.clip(group.moments.mean, -1, 1), box.pairs
     lower, upper = (end[pairs] for end in group.interval(confidence))
 
@@ -309,11 +315,13 @@ def _strength(tilts: Tilts, group: GroupPayoff, omega: Regularizer, confidence: 
 
     def with_chance(strength: float) -> tuple[Floats, Floats]:
         below, above, errors = reach.at(strength)
-        return mean - below - (mean - lower) * errors, mean + above + (upper - mean) * errors
+        low, high = mean - below - (mean - lower) * errors, mean + above + (upper - mean) * errors
+        ends = (tilts.mapped(group, end, strength, up=up) for end, up in ((lower, False), (upper, True)))
+        low_mapped, high_mapped = (np.where(seen, end, old) for end, old in zip(ends, (low, high), strict=True))
+        return np.minimum(low, low_mapped), np.maximum(high, high_mapped)
 
     least, change = least_strength(box, estimated)
     sure, _ = least_strength(box, with_chance)
-    seen: Bools = group.moments.votes > 0
     width = sum(side[seen].mean() if seen.any() else 0.0 for side in reach.at(2.0)[:2])
     names = tuple(a for a, won in zip(group.agents, box.start.winners, strict=True) if won)
     return Strength(group.name, names, least, change, sure, float(width))
@@ -327,7 +335,9 @@ def _context_odds(pseudo: PseudoOutcomes) -> tuple[float, float] | None:
     e = np.clip(fit.e, 1e-12, 1 - 1e-12)
     weight = fit.log.records.weights
     menu = fit.log.menus.of_record
-    mean = bin_sums(menu, weight, len(fit.log.menus)) / np.maximum(bin_sums(menu, weight / e, len(fit.log.menus)), 1e-300)
+    mean = bin_sums(menu, weight, len(fit.log.menus)) / np.maximum(
+        bin_sums(menu, weight / e, len(fit.log.menus)), 1e-300
+    )
     mean = np.clip(mean[menu], 1e-12, 1 - 1e-12)
     odds = np.abs(np.log(e / (1 - e)) - np.log(mean / (1 - mean)))
     half, most = np.exp(np.quantile(odds, [0.5, 0.95]))

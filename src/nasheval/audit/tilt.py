@@ -1,10 +1,10 @@
 """Tan's marginal sensitivity model: how far means could be off if votes were selected by something unmeasured.
 
-Suppose a hidden trait drives both which menu is asked and what is said, so that the odds that a menu was asked where the
-verdict would be z are up to L times more, or less, than the odds that the model of propensities gives at the context.
-The weight 1 / e of a verdict then lies between 1 + (1/e - 1) / L and 1 + (1/e - 1) L, and the mean of all weights is
-still one per context (Tan 2006; Zhao, Small and Bhattacharya 2019). The largest mean that such weights allow puts the
-large ones on verdicts above a quantile q of level L / (1 + L), the small ones below (Dorn and Guo 2023):
+Suppose a hidden trait drives both which menu is asked and what is said, so that the odds that a menu was asked where
+the verdict would be z are up to L times more, or less, than the odds that the model of propensities gives at the
+context. The weight 1 / e of a verdict then lies between 1 + (1/e - 1) / L and 1 + (1/e - 1) L, and the mean of all
+weights is still one per context (Tan 2006; Zhao, Small and Bhattacharya 2019). The largest mean that such weights
+allow puts the large ones on verdicts above a quantile q of level L / (1 + L), the small ones below (Dorn and Guo 2023):
 
     upper = mean + E[(1 - e) D],   D = (L^s - 1) (Z - q),   s = 1 where Z > q, else -1,
 
@@ -87,6 +87,26 @@ class Tilts:
             width[bare] = np.nan_to_num(_mean(pair, moved, self.weight, size)[bare])
         return width
 
+    def mapped(self, group: GroupPayoff, limit: Floats, strength: float, *, up: bool) -> Floats:
+        """Return (n_pairs,) the bounds that there would be were the limits of the means, without selection, the means.
+
+        Of a few votes the spread says too little: without a single upset none can be weighed up. The limits of means
+        know how many upsets there may be. The bound rises with the mean, and is concave in it, so that the mean over
+        contexts is no more than the bound at the mean.
+        """
+        here, size = group.inside[self.pseudo.context], self.pseudo.n_pairs
+        pair, weight = self.pseudo.pair[here], self.weight[here]
+        unasked, tie = (
+            np.nan_to_num(_mean(pair, each[here], weight, size)) for each in (self.unasked, 1.0 - np.abs(self.z))
+        )
+        mean = limit if up else -limit
+        tie, top = np.minimum(tie, 1 - np.abs(mean)), 1.0 / (1.0 + strength)
+        high, low = (1 - tie + mean) / 2, (1 - tie - mean) / 2
+        worst = np.maximum(top - high - tie, 0.0)  # of the top share, what must be verdicts below 0
+        tail = (np.minimum(high, top) - np.minimum(worst, low)) / top
+        bound = mean + unasked * (1 - 1 / strength) * (tail - mean)
+        return np.asarray(bound if up else -bound)
+
     def bounded(self, group: GroupPayoff, strength: float, *, up: bool) -> Moments:
         """Return the moments of the payoffs' upper bounds, or of their lower ones, in a group."""
         width = bridged_widths(self.pseudo, group.moments.mean, *self.widths(group.inside, strength))[int(up)]
@@ -125,5 +145,3 @@ def bridged_widths(pseudo: PseudoOutcomes, mean: Floats, below: Floats, above: F
     below[bridge.pairs] = rise.T @ old[0] + fall.T @ old[1]
     above[bridge.pairs] = rise.T @ old[1] + fall.T @ old[0]
     return below, above
-
-

@@ -20,7 +20,7 @@ def audit(
         bool, typer.Option("--refit/--no-refit", help="Confirm predicted flips by fitting again without these votes.")
     ] = True,
     refits: Annotated[
-        int, typer.Option(help="Refits of one set of votes at most; 0: 12, or 60 in logs of up to 1,000 records.", min=0)
+        int, typer.Option(help="Refits of one set of votes at most; 0: 12, or 60 in logs of up to 200 records.", min=0)
     ] = 0,
     confidence: Annotated[float, typer.Option(help="Of what is said with a confidence.")] = 0.95,
     text_model: TEXT_MODEL = "",

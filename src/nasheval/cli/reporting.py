@@ -36,7 +36,9 @@ def report(
     audit: Annotated[
         bool, typer.Option("--audit", help="Add what the winners hang on, as nasheval audit does, with refits.")
     ] = False,
-    refit: Annotated[bool, typer.Option("--refit/--no-refit", help="With --audit: whether to confirm by refits.")] = True,
+    refit: Annotated[
+        bool, typer.Option("--refit/--no-refit", help="With --audit: whether to confirm by refits.")
+    ] = True,
     text_model: TEXT_MODEL = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
 ) -> None:

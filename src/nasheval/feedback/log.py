@@ -46,6 +46,7 @@ class Feedback:
         origin: the tool that wrote it, or None.
         ballots: the log of whole ballots that this one was cut from (`nasheval.feedback.ballots`), or None.
         style: names of the columns of `records.style`, such as "length" (`nasheval.feedback.style`).
+        held: (n,) `units` of the log of which some records were taken out (`keep_records`), or None.
     """
 
     agents: tuple[str, ...]
@@ -59,6 +60,7 @@ class Feedback:
     origin: Origin | None = field(default=None, compare=False)
     ballots: Feedback | None = field(default=None, compare=False)
     style: tuple[str, ...] = ()
+    held: Ints | None = field(default=None, compare=False)
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "context_offsets", readonly(self.context_offsets))
@@ -113,8 +115,10 @@ class Feedback:
         """(n_contexts,) what is held out whole: the voter of a context, or the context itself.
 
         Voters where every context has one known voter, some have several contexts, and there are 20 or more: what is
-        learned of one foretells the same one, not others.
+        learned of one foretells the same one, not others. A context that lost its records stays with its voter.
         """
+        if self.held is not None and not np.diff(self.context_offsets).all():
+            return self.held
         voters = len(np.unique(self.sole_voters))
         return self.sole_voters if SEVERAL <= voters < self.n_contexts else np.arange(self.n_contexts)
 
@@ -270,6 +274,7 @@ class Feedback:
             context_offsets=offsets_of(sizes),
             records=self.records.take(runs(starts, sizes)),
             given_design=self.how_designed,
+            held=None if self.held is None else self.held[rows],
         )
 
     def keep_records(self, mask: Bools) -> Feedback:
@@ -279,7 +284,8 @@ class Feedback:
             raise InputError(f"The mask has shape {mask.shape} and type {mask.dtype}; give {self.n_records} booleans.")
         kept = np.bincount(self.context_of[mask], minlength=self.n_contexts)
         records = self.records.take(np.flatnonzero(mask))
-        return replace(self, context_offsets=offsets_of(kept), records=records, given_design=self.how_designed)
+        options: dict[str, Any] = {"given_design": self.how_designed, "held": self.units}
+        return replace(self, context_offsets=offsets_of(kept), records=records, **options)
 
     def keep_agents(self, agents: Iterable[str]) -> Feedback:
         """Return the log of the comparisons among some agents; records that name another are left out.
