@@ -12,8 +12,10 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 import nasheval
+from nasheval.errors import NashEvalError, one_line
 from nasheval.serving import bodies, endpoints
 from nasheval.serving.guard import Guard
+from nasheval.serving.logs import log
 from nasheval.serving.problems import Problem
 from nasheval.serving.scopes import ANY, OPEN, scope_of
 from nasheval.serving.service import Service
@@ -38,7 +40,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.service = Service(chosen)
+        try:
+            app.state.service = Service(chosen)
+        except NashEvalError as error:
+            log("not_started", reason=one_line(error))
+            raise
         app.state.service.begin()
         yield
         await app.state.service.end()
@@ -58,7 +64,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     app.add_middleware(Guard, service=lambda: app.state.service)
     if chosen.origins:
         methods, headers = ["GET", "POST"], ["authorization", "content-type"]
-        app.add_middleware(CORSMiddleware, allow_origins=[*chosen.origins], allow_methods=methods, allow_headers=headers)
+        app.add_middleware(
+            CORSMiddleware, allow_origins=[*chosen.origins], allow_methods=methods, allow_headers=headers
+        )
     return app
 
 

@@ -56,8 +56,8 @@ class FeedbackRequest(_Body):
     )
     zero: Reason | None = Field(
         None,
-        description="What a shared block means: tie (the default), both_bad, censored (not asked) or last (ties, but the "
-        "last block was left unranked); alone, the whole menu is one block. skip: no answer.",
+        description="What a shared block means: tie (the default), both_bad, censored (not asked) or last (ties, but "
+        "the last block was left unranked); alone, the whole menu is one block. skip: no answer.",
     )
     winner: Name | None = Field(None, description='The best of the menu; of two also "tie" or "both_bad".')
     ranking: Agents | None = Field(None, description="The whole menu, best first, without ties.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,9 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.columns import CategoricalColumn, NumericColumn
 from nasheval.errors import InputError, one_line
+from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.notes import few
-from nasheval.payoff.bridging import BRIDGED, SEEN, pair_matrix
+from nasheval.payoff.bridging import pair_matrix
 from nasheval.policy.choosing import winner_sets
 from nasheval.serving.menus import menu_of
 from nasheval.serving.problems import Problem, invalid
@@ -62,6 +63,8 @@ class Decider:
         self.columns = {column.name: column for column in self.encoder.columns}
         self.prompt_column = self.encoder.texts[0] if self.encoder.texts else None
         self._names = self.encoder.names
+        encoder = self.encoder.text_encoder
+        self._text_encoder = None if encoder is None else replace(encoder, cut=None)
         self._empty: dict[str, Any] = dict.fromkeys(self._names)
         self._status: Ints = pair_matrix(router.payoff.status, len(self.agents))
         self._random: Random = SystemRandom()
@@ -75,7 +78,9 @@ class Decider:
         for name in given:
             if name not in self._empty:
                 known = few(self._names, 12) if self._names else "no columns"
-                raise invalid(f"the model knows no context column {name!r:.80}; it knows {known}", f"context.{name:.60}")
+                raise invalid(
+                    f"the model knows no context column {name!r:.80}; it knows {known}", f"context.{name:.60}"
+                )
         context = {**self._empty, **given}
         if prompt is not None:
             if self.prompt_column is None:
@@ -91,11 +96,10 @@ class Decider:
         return {name: value for name, value in context.items() if name in self.columns and value is not None}, texts
 
     def embedding(self, texts: Mapping[str, str]) -> bytes | None:
-        """Return the vectors of the texts, float32, one after another as the encoder has them; None without texts."""
-        if self.encoder.text_encoder is None or not texts:
+        """Return the vectors of the texts, float32, one after another, before any cut; None without texts."""
+        if self._text_encoder is None or not texts:
             return None
-        rows = [self.encoder.text_encoder.encode([texts.get(name)])[0] for name in self.encoder.texts]
-        return np.concatenate(rows).astype("<f4").tobytes()
+        return self._text_encoder.encode([*texts.values()]).astype("<f4").tobytes()
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -132,7 +136,9 @@ class Decider:
         """Return a menu to show a voter, and the probability of that menu in any order."""
         here = np.flatnonzero(answer.up)
         if not 2 <= size <= len(here):
-            raise invalid(f"size is {size}; accepted is a whole number from 2 to {len(here)}, the agents that are up", "size")
+            raise invalid(
+                f"size is {size}; accepted is a whole number from 2 to {len(here)}, the agents that are up", "size"
+            )
         payoff = self.router.game(context)[np.ix_(here, here)]
         menu, propensity = menu_of(answer.lottery[here], payoff, size, self.floor, self._random)
         return [self.agents[here[place]] for place in menu], propensity
@@ -160,18 +166,18 @@ class Decider:
         known = self.agents
         for name in agents or ():
             if name not in known:
-                raise invalid(f"there is no agent {name!r:.80}; accepted are {few(known, 12)}", "agents", "unknown_agent")
+                raise invalid(
+                    f"there is no agent {name!r:.80}; accepted are {few(known, 12)}", "agents", "unknown_agent"
+                )
 
     def _unsure(self, context: Mapping[str, Any], winners: Sequence[str], up: Bools) -> str:
         """Return why the votes say little here: a value that none of them had, or a winner that met nobody."""
         for name, column in self.columns.items():
             value = context[name]
-            if isinstance(column, CategoricalColumn) and value is not None and str(value) not in column.levels:
-                if not isinstance(value, bool | float):
-                    return f"no vote, or few, had {name} = {str(value)[:40]}"
-            elif isinstance(column, NumericColumn) and type(value) in (int, float):
-                if abs(value - column.mean) > _FAR * column.scale:
-                    return f"no vote had {name} near {value:.6g}"
+            if isinstance(column, CategoricalColumn) and isinstance(value, str) and value not in column.levels:
+                return f"no vote, or few, had {name} = {value[:40]}"
+            if isinstance(column, NumericColumn) and _is_far(column, value):
+                return f"no vote had {name} near {value:.6g}"
         rows = self._status[[self.agents.index(name) for name in winners]]
         met = (rows == SEEN) & up
         if up.sum() > 1 and not met.any():
@@ -187,6 +193,10 @@ class Decider:
         named = few([self.agents[rival] for rival in unseen], _NAMED)
         how = "bridged through others" if (self._status[place][unseen] == BRIDGED).all() else "nothing connects some"
         return f"; never compared with {named} ({how})"
+
+
+def _is_far(column: NumericColumn, value: Any) -> bool:
+    return type(value) in (int, float) and abs(value - column.mean) > _FAR * column.scale
 
 
 def _refused(error: InputError, budget: float | None, cost_weight: float | None) -> Problem:

@@ -56,7 +56,7 @@ async def decide(service: Service, asked: RouteRequest, client: str) -> dict[str
     """Return the answer of /v1/route, and keep the decision."""
     decider, secret = service.decider, service.secret
     context = decider.context(asked.context, asked.prompt)
-    terms = {"agents": asked.agents, "budget": asked.budget, "cost_weight": asked.cost_weight}
+    terms: dict[str, Any] = {"agents": asked.agents, "budget": asked.budget, "cost_weight": asked.cost_weight}
     began = perf_counter()
     if asked.prompt is not None and len(asked.prompt) > _LONG:
         answer = await asyncio.to_thread(decider.answer, context, **terms)
@@ -130,9 +130,7 @@ async def _sticky(
     return agent, float(answer.lottery[place]), reason
 
 
-def _may_stay(
-    decider: Decider, asked: RouteRequest, context: dict[str, Any], answer: Answer, agent: str
-) -> bool:
+def _may_stay(decider: Decider, asked: RouteRequest, context: dict[str, Any], answer: Answer, agent: str) -> bool:
     if agent not in decider.agents or not answer.up[decider.agents.index(agent)]:
         return False
     return asked.budget is None or decider.costs_of(context).get(agent, 0.0) <= asked.budget
@@ -149,13 +147,20 @@ async def compare(request: Request) -> Response:
     kept = about(decider, context, service.secret, keep_prompts=service.settings.keep_prompts)
     token, row = _decision(
         service, decider, "compare", menu, propensity, kept,
-        client=scope[CLIENT], session=None, answer=answer, reason="", terms={"agents": asked.agents, "size": asked.size},
+        client=scope[CLIENT], session=None, answer=answer, reason="",
+        terms={"agents": asked.agents, "size": asked.size},
     )  # fmt: skip
     await _stored(service, DECISIONS.name, row)
     service.metrics.add("decisions_compared")
     lottery = _shares(decider, answer)
     return json_response(
-        {"decision_id": token, "menu": menu, "propensity": propensity, "lottery": lottery, "model_version": decider.version}
+        {
+            "decision_id": token,
+            "menu": menu,
+            "propensity": propensity,
+            "lottery": lottery,
+            "model_version": decider.version,
+        }
     )
 
 
@@ -219,14 +224,16 @@ async def collect(service: Service, vote: FeedbackRequest, client: str) -> tuple
     decider = service.decider
     decision = None if vote.decision_id is None else opened(vote.decision_id, service.secret)
     if vote.decision_id is not None and decision is None:
-        raise invalid("no decision of this service has this id; give it as it was answered", "decision_id", "unknown_decision")
+        raise invalid(
+            "no decision of this service has this id; give it as it was answered", "decision_id", "unknown_decision"
+        )
     proposed = decision.menu if decision is not None and decision.kind == "compare" else None
     menu = menu_of(vote, proposed)
     if proposed is None:
         _check_known(service, decider, menu)
     blocks, zero = answer_of(vote, menu)
     columns = await _context_of(service, decider, vote, decision)
-    said = {"menu": sorted(menu), "blocks": blocks, "zero": zero, "voter": vote.voter}
+    said: dict[str, Any] = {"menu": sorted(menu), "blocks": blocks, "zero": zero, "voter": vote.voter}
     said |= {"decision": decision and decision.id, "context": columns["context"], "prompt": columns["prompt_hash"]}
     row = {
         "id": new_id(), "client": client, "key": vote.key, "digest": digest_of(service.secret, said),

@@ -121,26 +121,29 @@ class Service:
                 expire(self.engine, self.settings.retention_days, self.settings.session_hours)
             self._say("store", self.writer.trouble)
         except SQLAlchemyError as error:
-            return self._say("store", plainly(error))
+            self._say("store", plainly(error))
+            return
         finally:
             self._say("poll", "")
         self._take_up(wanted)
 
     def _take_up(self, wanted: str | None) -> None:
         if wanted is None or wanted == self.decider.version:
-            return self._say("model", "")
+            self._say("model", "")
+            return
         name, since = self._refused
         if name == wanted and monotonic() - since < _AGAIN_SECONDS:
-            return None
+            return
         try:
             self.decider = self._load(wanted)  # one assignment: a request has the old one or the new one
         except (NashEvalError, SQLAlchemyError, OSError) as error:
             self._refused = wanted, monotonic()
             self.metrics.add("model_refusals")
-            return self._say("model", f"version {wanted} cannot be served ({one_line(error)})")
+            self._say("model", f"version {wanted} cannot be served ({one_line(error)})")
+            return
         self.metrics.add("model_swaps")
         log("version_taken_up", version=wanted)
-        return self._say("model", "")
+        self._say("model", "")
 
     def _say(self, what: str, problem: str) -> None:
         """Keep a problem, and log it when it comes and goes."""

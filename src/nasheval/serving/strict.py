@@ -24,7 +24,9 @@ def parsed(raw: bytes, kind: type[_Body], max_depth: int) -> _Body:
         where = ".".join(str(step) for step in first["loc"] if not str(step).startswith(("list[", "function")))
         if first["type"] == "extra_forbidden":
             known = ", ".join(kind.model_fields)
-            raise invalid(f"there is no field {where!r:.80}; accepted are {known}", where[:80], "unknown_field") from None
+            raise invalid(
+                f"there is no field {where!r:.80}; accepted are {known}", where[:80], "unknown_field"
+            ) from None
         raise invalid(f"{where or 'the request'}: {first['msg']}", where[:80]) from None
 
 

@@ -1,6 +1,6 @@
 """`decision_id`: what a vote needs of a decision, signed, so that it can be checked without asking the store.
 
-    ID.PAYLOAD.SIGNATURE: the id of the decision's row; its kind, version, menu, propensity and a digest of its context
+ID.PAYLOAD.SIGNATURE: the id of the decision's row; its kind, version, menu, propensity and a digest of its context
 """
 
 from __future__ import annotations
@@ -77,7 +77,9 @@ def share_of(secret: bytes, text: str) -> float:
 
 
 def _signature(text: str, secret: bytes) -> str:
-    return _text(blake2b(text.encode("utf-8", "replace"), digest_size=_SIGNATURE, key=secret, person=b"decision").digest())
+    return _text(
+        blake2b(text.encode("utf-8", "replace"), digest_size=_SIGNATURE, key=secret, person=b"decision").digest()
+    )
 
 
 def _text(raw: bytes) -> str:

@@ -82,7 +82,8 @@ def _partition(vote: FeedbackRequest, menu: Sequence[str], form: str) -> Partiti
                 raise InputError("best was given without worst; give both, or winner alone")
             return best_worst(vote.best, vote.worst, agents)
         case "scores":
-            return scores({**(vote.scores or {})})
+            given: dict[Hashable, float] = dict(vote.scores or {})
+            return scores(given)
         case _:
             if vote.zero is None:
                 accepted = "blocks, winner, ranking, top, best and worst, or scores"
