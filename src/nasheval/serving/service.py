@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,8 @@ class Service:
 
     def begin(self) -> None:
         """Look for changes from now on."""
+        gc.collect()
+        gc.freeze()  # what is there now stays, and need not be looked through for garbage while requests wait
         self._poller = asyncio.get_running_loop().create_task(self._poll())
         log("started", store=shown(self.settings.store), version=self.decider.version)
 

@@ -13,6 +13,8 @@ from hashlib import blake2b
 from secrets import token_bytes
 from typing import Any
 
+from pydantic_core import to_json
+
 _SIGNATURE = 16  # bytes
 _LONGEST = 8192  # characters
 
@@ -46,7 +48,7 @@ def new_id() -> str:
 def signed(decision: Decision, secret: bytes) -> str:
     """Return the id that the caller gets."""
     each = [decision.kind[0], decision.version, list(decision.menu), decision.propensity, decision.about]
-    payload = json.dumps(each, separators=(",", ":"), ensure_ascii=False).encode()
+    payload = to_json(each)
     text = f"{decision.id}.{_text(payload)}"
     return f"{text}.{_signature(text, secret)}"
 
