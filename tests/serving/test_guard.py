@@ -1,4 +1,4 @@
-"""What is not let through: without a key, with the wrong one, too large, too deep, too slow, too often, from elsewhere."""
+"""What is not let through: no key or the wrong one; too large, too deep, too slow, too often; from elsewhere."""
 
 from __future__ import annotations
 
