@@ -28,8 +28,8 @@ Exit status: 0 done, 1 the input cannot be used, 2 the command line was not unde
 _HOMES = {
     "fit": "fitting", "leaderboard": "leaderboard", "predict": "predicting", "route": "routing",
     "evaluate": "evaluating", "promote": "promoting", "plan": "planning", "update": "updating", "audit": "auditing",
-    "report": "reporting", "check": "checking",
-    "formats": "formats", "export": "reporting",
+    "serve": "serving", "refit": "serving", "keys": "serving",
+    "report": "reporting", "check": "checking", "formats": "formats", "export": "reporting",
 }  # fmt: skip
 
 
