@@ -120,6 +120,35 @@ def test_a_leader_is_told_apart_as_often_as_planned(table):
     assert (np.diff(curve.value) >= 0).all()
 
 
+@pytest.mark.slow
+def test_leaders_are_told_apart_as_often_as_planned_over_many_logs():
+    chances, told = [], []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        worth = rng.normal(0, 0.25, 4)
+        margin = np.triu(np.tanh(worth[:, None] - worth), 1) + np.triu(rng.normal(0, 0.05, (4, 4)), 1)
+        table = votes(1600, seed=seed, margin=np.clip(margin, -0.75, 0.75))
+        [curve] = plan(fitted(table.slice(0, 200)), goal="leader", learning=False).curves
+        chances.append(curve.at(1600)[0])
+        model = fitted(table)
+        told.append(decide(model.stage1_.log, model.payoff_interval()).doubt is None)
+    expected, found = np.array(chances), np.array(told, float)
+    error = np.sqrt((expected * (1 - expected)).sum()) / len(found)
+    assert abs(expected.mean() - found.mean()) < 3 * error
+    assert found[expected > 0.8].mean() > found[expected < 0.5].mean() + 0.3
+
+
+def test_random_votes_make_no_sure_cycle():
+    rng = np.random.default_rng(0)
+    table = votes(120, margin=np.zeros((3, 3)), pairs=[0, 1, 2])
+    winner = pa.array(rng.choice(["model_a", "model_b"], 120))
+    table = table.set_column(table.column_names.index("winner"), "winner", winner)
+    log = ne.read_votes(table, context=["x"], design="draws")
+    made = ne.plan(ne.NashEval(**HOW).fit(log), goal=["cycle", "leader=0"], learning=False)
+    assert made.curves[0].value[-1] < 0.7
+    assert made.curves[1].beaten < 0.7
+
+
 def test_a_plan_in_another_order_of_agents_is_the_same(table):
     swapped = {"a": "d", "b": "c", "c": "b", "d": "a"}
     renamed = table.slice(0, 600)

@@ -26,6 +26,8 @@ from nasheval.payoff.pseudo import PseudoOutcomes
 
 _FEW = 5.0  # votes that the squared residuals of all pairs together count for, beside those of a pair
 _SURE = 10  # degrees of freedom from which on the variance of a pair speaks for itself
+_TINY = 1e-9
+_UNKNOWN = 0.3  # deviation of true payoffs where no votes tell any
 _MOST = 0.99  # of a payoff: nobody is unanimous for sure
 
 
@@ -85,34 +87,65 @@ class Pairs:
 
 def pairs_of(pseudo: PseudoOutcomes, payoff: GroupPayoff) -> Pairs:
     """Return what the votes of a group say of each pair."""
-    estimand, moments, P = pseudo.estimand, payoff.moments, pseudo.n_pairs
-    rows = np.flatnonzero(payoff.inside[estimand.context])
-    pair, weight, correction = estimand.column[rows], estimand.weight[rows], estimand.correction[rows]
-    count, mass = np.bincount(pair, minlength=P).astype(float), bin_sums(pair, weight, P)
-    heavy, square = bin_sums(pair, weight**2, P), bin_sums(pair, correction**2, P)
-    n, unknown = moments.n_contexts, np.divide
-    pooled = square.sum() / max(heavy.sum(), 1e-300)
-    each = unknown(heavy, np.maximum(count, 1))  # mean squared weight of a vote
-    own = unknown(square, heavy, out=np.zeros(P), where=heavy > 0)
-    residual = (count * own + _FEW * pooled) / (count + _FEW)
-    expected = _shrunk_counts(count)
-    share = np.sqrt(each) * count / n
-    usual = float(np.median(share[count > 0])) if (count > 0).any() else 1.0
-    shares = np.where(count > 0, share, usual)
-    if pseudo.fit.is_known:  # a pair's weight is what it is, however many votes the pair happens to have
-        level = unknown(mass, np.maximum(count, 1))
-        typical = n / np.maximum(expected, 1e-9)
-        shares = np.where(count > 0, np.maximum(np.sqrt(each), level), typical) * expected / n
-    rest = np.maximum(moments.variance - square / n**2, 0.0)
-    sure = known_means(moments) & (moments.freedom >= _SURE)
-    rest = np.where(sure, rest, np.mean(rest[sure]) if sure.any() else 0.0)
-    truth, spread = _truth(
-        payoff, _plugin(pseudo, payoff.inside), residual * (shares / np.maximum(expected, 1e-9)) * shares
-    )
-    told = known_means(moments) & (moments.effective > 3)
+    moments, sums = payoff.moments, _Sums.of(pseudo, payoff)
+    known = known_means(moments)
+    expected, square = _shrunk_counts(sums.count), sums.residual()
+    weight = sums.weights(expected, moments.n_contexts, known=pseudo.fit.is_known)
+    noise = square * weight**2 / np.maximum(expected, _TINY)  # variance of a mean of so many votes
+    truth, spread = _truth(payoff, _plugin(pseudo, payoff.inside), noise, _of_agents(expected, square, payoff))
+    told = known & (moments.effective > 3)
     ratio = np.median(moments.freedom[told] / (moments.effective[told] - 1)) if told.any() else 1.0
-    per_vote = unknown(moments.effective, count, out=np.ones(P), where=count > 0)
-    return Pairs(payoff, expected, residual, shares, rest, truth, spread, float(ratio), per_vote, pseudo.fit.is_known)
+    return Pairs(
+        today=payoff,
+        votes=expected,
+        square=square,
+        weight=weight,
+        rest=_rest(moments, sums.square / moments.n_contexts**2, known),
+        truth=truth,
+        spread=spread,
+        freedom=float(ratio),
+        per_vote=np.divide(moments.effective, sums.count, out=np.ones(len(known)), where=sums.count > 0),
+        known=pseudo.fit.is_known,
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class _Sums:
+    """Sums over the verdicts of each pair in a group, (P,) each: one, weight, squares of weight and of correction."""
+
+    count: Floats
+    mass: Floats
+    heavy: Floats
+    square: Floats
+
+    @classmethod
+    def of(cls, pseudo: PseudoOutcomes, payoff: GroupPayoff) -> _Sums:
+        """Return them."""
+        estimand, P = pseudo.estimand, pseudo.n_pairs
+        rows = np.flatnonzero(payoff.inside[estimand.context])
+        pair, weight, correction = estimand.column[rows], estimand.weight[rows], estimand.correction[rows]
+        count = np.bincount(pair, minlength=P).astype(float)
+        return cls(count, *(bin_sums(pair, values, P) for values in (weight, weight**2, correction**2)))
+
+    def residual(self) -> Floats:
+        """Return the mean square of a residual of each pair, shrunk toward that of all verdicts."""
+        pooled = self.square.sum() / max(self.heavy.sum(), 1e-300)
+        own = np.divide(self.square, self.heavy, out=np.zeros(len(self.count)), where=self.heavy > 0)
+        return np.asarray((self.count * own + _FEW * pooled) / (self.count + _FEW))
+
+    def weights(self, expected: Floats, n: int, *, known: bool) -> Floats:
+        """Return the weight of a verdict times the share of the votes; those of pairs without any are usual."""
+        root = np.sqrt(self.heavy / np.maximum(self.count, 1))
+        if known:  # a pair's weight is what it is, however many votes the pair happens to have
+            return np.where(self.count > 0, root * expected / n, 1.0)
+        share, asked = root * self.count / n, self.count > 0
+        return np.where(asked, share, float(np.median(share[asked])) if asked.any() else 1.0)
+
+
+def _rest(moments: Moments, single: Floats, known: Bools) -> Floats:
+    """Return (P,) what of a variance is not of single verdicts; the mean of it where a pair's votes are few."""
+    rest, sure = np.maximum(moments.variance - single, 0.0), known & (moments.freedom >= _SURE)
+    return np.where(sure, rest, np.mean(rest[sure]) if sure.any() else 0.0)
 
 
 def _shrunk_counts(count: Floats) -> Floats:
@@ -147,19 +180,31 @@ def _plugin(pseudo: PseudoOutcomes, inside: Bools) -> Floats:
     return total / len(contexts)
 
 
-def _truth(payoff: GroupPayoff, plugin: Floats, variance: Floats) -> tuple[Floats, Floats]:
-    """Return (P,) mean and deviation of the true payoffs: the means shrunk toward the plug-in (Efron and Morris)."""
+def _truth(payoff: GroupPayoff, plugin: Floats, variance: Floats, least: Floats) -> tuple[Floats, Floats]:
+    """Return (P,) mean and deviation of the true payoffs: the means, shrunk toward the plug-in where votes are few.
+
+    How far truths are from the plug-in is told by the means (Efron and Morris). The plug-in is learned from the same
+    votes, and pools them over the pairs of an agent at best: `least` is the variance that this leaves it. So a mean of
+    many votes keeps its own error, and one of few has what the plug-in's may be.
+    """
     moments = payoff.moments
     known = known_means(moments) & (moments.status == SEEN)
-    v = np.where(known, np.maximum(moments.variance, variance * 0.5), np.inf)
     if not known.any():
-        return plugin, np.full(len(plugin), 0.3)
-    off = (moments.mean - plugin)[known]
-    w = 1 / v[known] ** 2
-    tau2 = max(float((w * (off**2 - v[known])).sum() / w.sum()), 1e-5)
-    keep = tau2 / (tau2 + v)
+        return np.clip(plugin, -_MOST, _MOST), np.full(len(plugin), _UNKNOWN)
+    v = np.maximum(moments.variance, variance / 2)[known]
+    off, weight = (moments.mean - plugin)[known], 1 / v**2
+    apart = max(float((weight * (off**2 - v)).sum() / weight.sum()), 0.0)
+    own, prior = np.where(known, np.maximum(moments.variance, variance / 2), np.inf), apart + least
+    keep = prior / (prior + own)
     mean = np.where(known, plugin + keep * (moments.mean - plugin), plugin)
-    return np.clip(mean, -_MOST, _MOST), np.sqrt(np.where(known, tau2 * (1 - keep), tau2))
+    return np.clip(mean, -_MOST, _MOST), np.sqrt(np.minimum(own, prior))
+
+
+def _of_agents(votes: Floats, square: Floats, payoff: GroupPayoff) -> Floats:
+    """Return (P,) the variance of a pair's payoff that all votes of its two agents together leave."""
+    j, k = np.triu_indices(len(payoff.agents), 1)
+    each = np.bincount(j, votes, len(payoff.agents)) + np.bincount(k, votes, len(payoff.agents))
+    return np.asarray(square * (1 / np.maximum(each[j], 1) + 1 / np.maximum(each[k], 1)))
 
 
 @dataclass(frozen=True, eq=False)
@@ -202,7 +247,7 @@ def _moments(pairs: Pairs, times: float, shape: tuple[int, int], rng: np.random.
     today, draws = pairs.moments, [rng.standard_normal(shape) for _ in range(2)]
     kept = 1 / times if pairs.kept else 0.0  # the share of the votes that are today's
     truth = np.clip(pairs.truth + pairs.spread * draws[0], -_MOST, _MOST)
-    expected, square = np.maximum(pairs.votes * times, 1e-9), pairs.square * (1 - gain) * pairs.weight**2
+    expected, square = np.maximum(pairs.votes * times, _TINY), pairs.square * (1 - gain) * pairs.weight**2
     constant = pairs.rest / times + pairs.fixed
     noise = (square / expected + constant) / max(1 - kept, 1e-9)
     old = np.where(known_means(today) & (today.status == SEEN), today.mean, truth)
