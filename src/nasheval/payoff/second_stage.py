@@ -76,10 +76,30 @@ class Added:
     Args:
         pairs: (a,) their numbers.
         shift: (a,) what is added to their plug-in payoffs before clipping.
+        known: agents of the last full fit, K_0; those from this number on are newcomers.
+        inherits: whether a newcomer is corrected against agent k by the mean correction of the known agents against k.
     """
 
     pairs: Ints
     shift: Floats
+    known: int
+    inherits: bool = False
+
+    def correct(self, payoffs: Floats, corrections: Floats | None, n_agents: int) -> None:
+        """Add to plug-in payoffs, (n, n_pairs), what these pairs lack, given what was added to the others."""
+        payoffs[:, self.pairs] += self.shift
+        if self.inherits and corrections is not None:
+            payoffs[:, self.pairs] += self.inherited(corrections, n_agents)
+
+    def inherited(self, corrections: Floats, n_agents: int) -> Floats:
+        """Return (n, a) mean corrections of the known agents' pairs, given those of all pairs, (n, n_pairs)."""
+        j, k = np.triu_indices(n_agents, 1)
+        total, (first, second) = np.zeros((len(corrections), self.known)), (j[self.pairs], k[self.pairs])
+        for agent in range(self.known):
+            mine, others = np.flatnonzero((j == agent) & (k < self.known)), np.flatnonzero(k == agent)
+            total[:, agent] = corrections[:, mine].sum(axis=1) - corrections[:, others].sum(axis=1)
+        meets = (first < self.known) & (second >= self.known)
+        return np.asarray(total[:, np.where(meets, first, 0)] * (meets / self.known))
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,8 +165,17 @@ class PayoffModel:
 
     def _correct(self, payoffs: Floats, X: Features) -> None:
         """Add to plug-in payoffs, (n, n_pairs), what is learned of the pairs that are corrected."""
-        if self.added is not None:
-            payoffs[:, self.added.pairs] += self.added.shift
+        if self.added is None:
+            self._learned(payoffs, X)
+            return
+        learned = np.zeros(payoffs.shape) if self.added.inherits else None
+        self._learned(payoffs if learned is None else learned, X)
+        if learned is not None:
+            payoffs += learned
+        self.added.correct(payoffs, learned, self.n_agents)
+
+    def _learned(self, payoffs: Floats, X: Features) -> None:
+        """Add what the second stage learned, to (n, n_pairs)."""
         if self.plugin is None or self.surface is None or self.strength is None:
             return
         h, pairs = self.surface.values(X), self.surface.pairs

@@ -37,6 +37,7 @@ from nasheval.payoff.surfaces import PairSurface, SharedSurface, Surface
 _CLEARLY = 1.645  # standard deviations below what known pairs lead to expect, from which on newcomers' scatter counts
 _FEWEST = 3  # pairs more than scores, from which on it is known how much pairs depart from scores
 _RIDGE = 0.01  # of these scores
+_ROWS = 1 << 12  # contexts whose corrections are held at a time
 
 
 def votes_like(votes: Any, stage1: Stage1) -> Feedback:
@@ -161,29 +162,49 @@ def _payoff(old: PayoffModel, pseudo: PseudoOutcomes, last: Fitted) -> PayoffMod
     surface = None if old.surface is None else _placed_surface(old.surface, place, fresh.n_agents)
     before = np.bincount(pseudo.pair[pseudo.context < last.contexts], minlength=size) > 0
     pairs = np.flatnonzero(fresh.covered & ~before)
-    added = Added(pairs, _shift(pseudo, pairs)) if len(pairs) else None
-    return replace(fresh, form=old.form, surface=surface, strength=strength, added=added)
+    model = replace(fresh, form=old.form, surface=surface, strength=strength)
+    return replace(model, added=_added(pseudo, pairs, model, last)) if len(pairs) else model
 
 
-def _shift(pseudo: PseudoOutcomes, pairs: Ints) -> Floats:
-    """Return (a,) what the plug-in payoffs of added pairs lack on average, shrunk toward nothing.
+def _added(pseudo: PseudoOutcomes, pairs: Ints, model: PayoffModel, last: Fitted) -> Added:
+    """Return what moves added pairs: mean corrections of known agents, and means of what is left of the residuals.
 
-    The means of the pairs' residuals scatter by their sampling variances v_p and by t^2, how much pairs depart from
-    what utilities say of them; each is shrunk by t^2 / (t^2 + v_p). t^2 is that of the known pairs around Bradley-Terry
-    (`_departure`), of whom there are many, unless the added pairs themselves scatter clearly less.
+    Known agents' corrections are taken over unless the newcomers' votes speak against it by more than a standard error.
     """
     place = np.full(pseudo.n_pairs, -1)
     place[pairs] = np.arange(len(pairs))
-    mine, none = np.flatnonzero(place[pseudo.pair] >= 0), np.zeros(len(pairs))
-    at, residual = place[pseudo.pair[mine]], pseudo.residual[mine]
-    weight = pseudo.fit.log.records.weights[pseudo.record[mine]]
-    mean, variance = _means(at, residual, weight, len(pairs))
+    rows = np.flatnonzero(place[pseudo.pair] >= 0)
+    at, residual, added = (
+        place[pseudo.pair[rows]],
+        pseudo.residual[rows],
+        Added(pairs, np.zeros(len(pairs)), last.agents),
+    )
+    if model.surface is not None and model.strength is not None:
+        contexts, where = np.unique(pseudo.context[rows], return_inverse=True)
+        inherited = np.concatenate([
+            added.inherited(model.correction(pseudo.fit.X[contexts[first : first + _ROWS]]), model.n_agents)
+            for first in range(0, len(contexts), _ROWS)
+        ])[where, at]  # fmt: skip
+        gain = np.bincount(where, 2 * residual * inherited - inherited**2)
+        if len(gain) < 2 or gain.mean() > -gain.std(ddof=1) / np.sqrt(len(gain)):
+            added, residual = replace(added, inherits=bool(inherited.any())), residual - inherited
+    weight = pseudo.fit.log.records.weights[pseudo.record[rows]]
+    return replace(added, shift=_shift(pseudo, place < 0, *_means(at, residual, weight, len(pairs))))
+
+
+def _shift(pseudo: PseudoOutcomes, known: Bools, mean: Floats, variance: Floats | None) -> Floats:
+    """Return (a,) mean residuals of added pairs, shrunk toward nothing.
+
+    They scatter by their sampling variances v_p and by t^2, how much pairs depart from what utilities say of them; each
+    is shrunk by t^2 / (t^2 + v_p). t^2 is that of the known pairs around Bradley-Terry (`_departure`), of whom there
+    are many, unless the added pairs themselves scatter clearly less.
+    """
     if variance is None:
-        return none
-    spread, scatter = _departure(pseudo, place < 0), float((mean**2 / variance).sum())
+        return np.zeros(len(mean))
+    spread, scatter = _departure(pseudo, known), float((mean**2 / variance).sum())
     expected = 1 + spread / variance
     if scatter < float(expected.sum() - _CLEARLY * np.sqrt(2 * (expected**2).sum())):
-        spread = max(0.0, (scatter - len(pairs)) / float((1 / variance).sum()))
+        spread = max(0.0, (scatter - len(mean)) / float((1 / variance).sum()))
     return np.asarray(spread / (spread + variance) * mean)
 
 
@@ -204,7 +225,7 @@ def _departure(pseudo: PseudoOutcomes, known: Bools) -> float:
     K, weight = pseudo.fit.log.n_agents, pseudo.fit.log.records.weights[pseudo.record]
     rows = np.flatnonzero(known[pseudo.pair] & (weight > 0))
     pairs, at = np.unique(pseudo.pair[rows], return_inverse=True)
-    mean, variance = _means(at, pseudo.fit.log.verdicts.z[rows], weight[rows], len(pairs))
+    mean, variance = _means(at, np.asarray(pseudo.fit.log.verdicts.z[rows], np.float64), weight[rows], len(pairs))
     j, k = (side[pairs] for side in np.triu_indices(K, 1))
     freedom = len(pairs) - (len(np.unique(np.concatenate([j, k]))) - 1)
     if variance is None or freedom < _FEWEST:

@@ -38,6 +38,7 @@ def pack_payoff(payoff: PayoffModel, files: dict[str, bytes]) -> dict[str, Any]:
     entry: dict[str, Any] = {"form": payoff.form, "strength": strength, "surface": None, "unknown": []}
     if payoff.added is not None:
         entry["added"] = {"pairs": payoff.added.pairs.tolist(), "shift": payoff.added.shift.tolist()}
+        entry["added"] |= {"known": payoff.added.known, "inherits": payoff.added.inherits}
     if isinstance(surface, PairSurface):
         if surface.models.form == "network":
             raise unsavable(_WHAT, "made of scikit-learn regressors")
@@ -91,11 +92,13 @@ def unpack_payoff(entry: Any, files: Files, ground: Ground) -> PayoffModel:
 
 
 def _added(entry: dict[str, Any], K: int) -> Added:
-    require_fields(entry, "'added'", {"pairs": list, "shift": list})
+    require_fields(entry, "'added'", {"pairs": list, "shift": list, "known": int, "inherits": bool})
     pairs, shift = _pairs(entry["pairs"], "pairs", K), entry["shift"]
     if len(shift) != len(pairs) or not all(type(one) in (int, float) and -2 <= one <= 2 for one in shift):
         raise ValueError("'shift' does not have one payoff per pair")
-    return Added(pairs, np.array(shift, np.float64))
+    if not 2 <= entry["known"] <= K:
+        raise ValueError("'known' is no number of agents of the last full fit")
+    return Added(pairs, np.array(shift, np.float64), entry["known"], entry["inherits"])
 
 
 def _pairs(numbers: list[Any], name: str, K: int) -> Ints:
