@@ -1,0 +1,266 @@
+"""`Gateway`: chat completions by the lottery, with the next agent where one fails; an OpenAI-compatible ASGI endpoint."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
+from contextlib import aclosing
+from time import perf_counter
+from typing import Any, Protocol
+from urllib.parse import quote
+
+import httpx
+
+from nasheval.serving.chats import Ask, Refused, understood
+from nasheval.serving.events import event_of
+from nasheval.serving.forwarding import Fault, Headers, PassedOn, Reply, Streamed, new_client, stream, whole
+from nasheval.serving.tally import Tally
+from nasheval.serving.turns import Lottery, Turn, Turns
+from nasheval.serving.upstreams import Upstreams
+
+Message = MutableMapping[str, Any]
+Scope = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+_JSON: Headers = [(b"content-type", b"application/json"), (b"cache-control", b"no-store")]
+_EVENTS: Headers = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),  # reverse proxies would collect events otherwise
+]
+_SAFE: Headers = [(b"x-content-type-options", b"nosniff")]
+_MOST_BODY = 1 << 26
+
+
+class Chooser(Protocol):
+    """What knows the lottery and keeps decisions."""
+
+    @property
+    def agents(self) -> Sequence[str]:
+        """Return the agents of the model of votes."""
+        ...
+
+    async def lottery(self, ask: Ask, agents: Sequence[str]) -> Lottery:
+        """Return the lottery among agents; raises Refused where the context cannot be used."""
+        ...
+
+    def share(self, ask: Ask, turn: int) -> float:
+        """Return a number in [0, 1) to draw with, always the same for a session."""
+        ...
+
+    async def record(self, ask: Ask, turn: Turn, failed: Sequence[str], client: str) -> str:
+        """Keep that an agent served, with its propensity given who failed; return the decision's id."""
+        ...
+
+
+class Gateway:
+    """Forwards chat completions to the agents' upstreams.
+
+    Args:
+        upstreams: where agents are found.
+        chooser: knows the lottery.
+        client: for requests to upstreams.
+        tally: counts what becomes of them.
+    """
+
+    def __init__(
+        self,
+        upstreams: Upstreams,
+        chooser: Chooser,
+        *,
+        client: httpx.AsyncClient | None = None,
+        tally: Tally | None = None,
+    ) -> None:
+        self.upstreams, self.chooser = upstreams, chooser
+        self.client, self.tally = client or new_client(), tally or Tally()
+
+    async def aclose(self) -> None:
+        """Close connections to upstreams."""
+        await self.client.aclose()
+
+    def models(self) -> dict[str, Any]:
+        """Return the answer to GET /v1/models: policies, and agents that have an upstream."""
+        names = [*self.upstreams.policies, *self.upstreams.upstreams]
+        return {
+            "object": "list",
+            "data": [{"id": name, "object": "model", "created": 0, "owned_by": "nasheval"} for name in names],
+        }
+
+    async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer POST /v1/chat/completions; a client that leaves ends the request to the upstream."""
+        raw = await _body(receive)
+        if raw is None:
+            return
+        work = asyncio.ensure_future(self._answer(scope, raw, send))
+        leaving = asyncio.ensure_future(_left(receive))
+        try:
+            await asyncio.wait((work, leaving), return_when=asyncio.FIRST_COMPLETED)
+            if work.done():
+                work.result()
+            else:
+                self.tally.left()
+        finally:
+            for task in (work, leaving):
+                task.cancel()
+            await asyncio.gather(work, leaving, return_exceptions=True)
+
+    async def _answer(self, scope: Scope, raw: bytes, send: Send) -> None:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
+        try:
+            if len(raw) > _MOST_BODY:
+                raise Refused(413, "too_large", f"the body is larger than {_MOST_BODY:,} bytes")
+            ask = understood(raw, headers, self.upstreams, self.chooser.agents)
+            await self._by_turns(ask, str(scope.get("nasheval.client", "")), send)
+        except Refused as refused:
+            extra = [(name.encode(), value.encode("latin-1", "replace")) for name, value in refused.headers.items()]
+            await _send(send, refused.status, [*_JSON, *extra], refused.body())
+
+    async def _by_turns(self, ask: Ask, client: str, send: Send) -> None:
+        """Ask one agent after another until one begins to answer."""
+        turns, faults = self._turns(ask), dict[str, Fault]()
+        while (turn := await turns.next()) is not None:
+            began = perf_counter()
+            try:
+                attempt = _Attempt(self, ask, turn, list(faults), client, send)
+                await (attempt.streamed() if ask.streamed else attempt.whole())
+                return
+            except Fault as fault:
+                self.tally.fault(turn.agent, fault.kind, perf_counter() - began)
+                faults[turn.agent] = fault
+        raise _all_failed(faults)
+
+    def _turns(self, ask: Ask) -> Turns:
+        async def solve(agents: Sequence[str]) -> Lottery:
+            return {ask.model: 1.0} if ask.named else await self.chooser.lottery(ask, agents)
+
+        draw = None if ask.opted_out or ask.named else (lambda turn: self.chooser.share(ask, turn))
+        return Turns(ask.agents, solve, draw)
+
+    async def text_of(self, agent: str, messages: list[dict[str, Any]]) -> str:
+        """Return an agent's answer as text; raises a Fault."""
+        began, upstream = perf_counter(), self.upstreams.upstreams[agent]
+        try:
+            reply = await whole(self.client, upstream, {"messages": messages})
+            if reply.status != 200:
+                raise Fault("error", f"status {reply.status}: it refuses the question")
+            content = json.loads(reply.body)["choices"][0]["message"]["content"]
+            if not isinstance(content, str):
+                raise Fault("junk", "an answer without text")
+        except Fault as fault:
+            self.tally.fault(agent, fault.kind, perf_counter() - began)
+            raise
+        except (LookupError, TypeError):
+            self.tally.fault(agent, "junk", perf_counter() - began)
+            raise Fault("junk", "an answer without text") from None
+        self.tally.served(agent, perf_counter() - began, reply.usage, upstream.prices)
+        return content
+
+
+class _Attempt:
+    """One turn of one request."""
+
+    def __init__(self, gateway: Gateway, ask: Ask, turn: Turn, failed: list[str], client: str, send: Send) -> None:
+        self.gateway, self.ask, self.turn, self.failed, self.client, self.send = gateway, ask, turn, failed, client, send
+        self.upstream = gateway.upstreams.upstreams[turn.agent]
+        self.began = perf_counter()
+
+    async def whole(self) -> None:
+        reply = await whole(self.gateway.client, self.upstream, dict(self.ask.body))
+        await self._pass_on(reply)
+
+    async def streamed(self) -> None:
+        """Pass events on as they come; raises a Fault only where none came."""
+        streamed, first = Streamed(), 0.0
+        events = stream(self.gateway.client, self.upstream, dict(self.ask.body), streamed)
+        async with aclosing(events):
+            try:
+                event = await anext(events)
+            except PassedOn as refusal:
+                return await self._pass_on(refusal.reply)
+            first = perf_counter() - self.began
+            start = {"type": "http.response.start", "status": 200}
+            await self.send({**start, "headers": [*_EVENTS, *_SAFE, *streamed.headers, *await self._ours()]})
+            try:
+                await self._send_event(event)
+                async for event in events:
+                    await self._send_event(event)
+            except Fault as fault:  # too late for another agent: what was sent cannot be taken back
+                self.gateway.tally.fault(self.turn.agent, fault.kind, first)
+                await self._send_event(event_of({"error": _in_band(self.turn.agent, fault)}))
+            else:
+                self.gateway.tally.served(self.turn.agent, first, streamed.usage, self.upstream.prices)
+        await self.send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _pass_on(self, reply: Reply) -> None:
+        seconds = perf_counter() - self.began
+        if reply.status == 200:
+            self.gateway.tally.served(self.turn.agent, seconds, reply.usage, self.upstream.prices)
+            ours = await self._ours()
+        else:
+            self.gateway.tally.passed_on(self.turn.agent, seconds)
+            ours = [(b"x-nasheval-agent", quote(self.turn.agent).encode())]
+        await _send(self.send, reply.status, [*_JSON, *reply.headers, *ours], reply.body)
+
+    async def _send_event(self, event: bytes) -> None:
+        await self.send({"type": "http.response.body", "body": event, "more_body": True})
+
+    async def _ours(self) -> Headers:
+        """Keep the decision, and return the headers that tell of it."""
+        said = {"x-nasheval-agent": quote(self.turn.agent), "x-nasheval-propensity": f"{self.turn.propensity:.6g}"}
+        if self.failed:
+            said["x-nasheval-failed"] = ",".join(map(quote, self.failed))
+        if not (self.ask.named or self.ask.opted_out):
+            said["x-nasheval-decision"] = await self.gateway.chooser.record(
+                self.ask, self.turn, self.failed, self.client
+            )
+        return [(name.encode(), value.encode()) for name, value in said.items()]
+
+
+def _in_band(agent: str, fault: Fault) -> dict[str, Any]:
+    """Return the error that ends a stream; what came before it is not the whole answer."""
+    message = f"{agent} stopped within its answer: {fault.said}; what came is not the whole answer"
+    return Refused(502, f"upstream_{fault.kind}", message, failures=[_failure(agent, fault)]).error()
+
+
+def _failure(agent: str, fault: Fault) -> dict[str, str]:
+    return {"agent": agent, "fault": fault.kind, "message": fault.said}
+
+
+def _all_failed(faults: Mapping[str, Fault]) -> Refused:
+    """Return the refusal where nobody answered: 429 where all are busy, 504 where all are slow, otherwise 502."""
+    kinds = {fault.kind for fault in faults.values()}
+    status, code = {("busy",): (429, "upstreams_busy"), ("slow",): (504, "upstreams_slow")}.get(
+        tuple(kinds), (502, "upstreams_failed")
+    )
+    after = [fault.retry_after for fault in faults.values() if fault.retry_after]
+    said = "; ".join(f"{agent}: {fault.said}" for agent, fault in faults.items())
+    failures = [_failure(agent, fault) for agent, fault in faults.items()]
+    headers = {"retry-after": min(after, key=lambda text: (len(text), text))} if status == 429 and after else None
+    return Refused(status, code, f"no agent answered ({said}); try again later", headers=headers, failures=failures)
+
+
+async def _body(receive: Receive) -> bytes | None:
+    """Return a request's body; None where the client left before it was there."""
+    parts, size = [], 0
+    while True:
+        message = await receive()
+        if message["type"] == "http.disconnect":
+            return None
+        size += len(message.get("body", b""))
+        if size <= _MOST_BODY + 1:
+            parts.append(message.get("body", b""))
+        if not message.get("more_body", False):
+            return b"".join(parts) if size <= _MOST_BODY else bytes(_MOST_BODY + 1)
+
+
+async def _left(receive: Receive) -> None:
+    """Wait until the client leaves."""
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _send(send: Send, status: int, headers: Headers, body: bytes) -> None:
+    headers = [*headers, *_SAFE, (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})
