@@ -36,6 +36,8 @@ class Router:
         self._exact = self._inner.exact if isinstance(self._inner, LearnedEquilibria) else self._inner
         self._all = np.ones(len(self.agents), bool)
         self._lotteries = self._at_features()
+        exact = self._exact if self._lotteries is not None and isinstance(self._exact, ExactEquilibria) else None
+        self._costs = None if exact is None else exact.terms.costs_at(self.agents, None)
 
     def __call__(self, context: Any, *, agents: Sequence[str] | None = None) -> Floats:
         """Return the lottery (K,) at one context.
@@ -89,6 +91,15 @@ class Router:
         """Return A(x), (K, K), at one context."""
         X = self._features(context)
         return self.payoff.predict(Features.of(self.encoder, _as_rows(context)) if X is None else X)[0]
+
+    def costs(self, context: Any) -> Floats | None:
+        """Return (K,) what the agents cost at one context; None without costs."""
+        if not isinstance(self._exact, ExactEquilibria):
+            return None
+        if self._lotteries is None:  # they depend on the context
+            costs = self._exact.terms.costs_at(self.agents, _as_rows(context))
+            return None if costs is None else np.atleast_2d(costs)[0]
+        return self._costs
 
     def under(self, **terms: Any) -> Router:
         """Return the router of the same games under another cost_weight or budget, which are solved exactly."""

@@ -1,0 +1,198 @@
+"""`Decider`: what one version of the model answers about one context."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from random import Random, SystemRandom
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from nasheval.arrays import Bools, Floats, Ints
+from nasheval.contexts.columns import CategoricalColumn, NumericColumn
+from nasheval.errors import InputError, one_line
+from nasheval.notes import few
+from nasheval.payoff.bridging import BRIDGED, SEEN, pair_matrix
+from nasheval.policy.choosing import winner_sets
+from nasheval.serving.menus import menu_of
+from nasheval.serving.problems import Problem, invalid
+
+if TYPE_CHECKING:
+    from nasheval.policy.router import Router
+
+_KEPT = 64  # routers of other budgets and cost weights that are kept
+_FAR = 8.0  # standard deviations from the mean of the votes beyond which there are none
+_NAMED = 4  # agents in a sentence
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What a version says about one context.
+
+    Args:
+        lottery: (K,).
+        up: (K,) the candidates.
+        winners: by name.
+        expected_cost: of the lottery, or None without costs.
+        unsure: why the votes say little here; "" where they do not.
+    """
+
+    lottery: Floats
+    up: Bools
+    winners: list[str]
+    expected_cost: float | None
+    unsure: str
+
+
+class Decider:
+    """One version of the model, ready to answer.
+
+    Args:
+        version: its name.
+        router: what answers for one context.
+        floor: see `Settings`.
+    """
+
+    def __init__(self, version: str, router: Router, *, floor: float = 0.2) -> None:
+        self.version, self.router, self.floor = version, router, floor
+        self.agents = router.agents
+        self.encoder = router.encoder
+        self.columns = {column.name: column for column in self.encoder.columns}
+        self.prompt_column = self.encoder.texts[0] if self.encoder.texts else None
+        self._names = self.encoder.names
+        self._empty: dict[str, Any] = dict.fromkeys(self._names)
+        self._status: Ints = pair_matrix(router.payoff.status, len(self.agents))
+        self._random: Random = SystemRandom()
+        self._under = lru_cache(_KEPT)(self._router_under)
+        self._lines = lru_cache(4096)(self._rivals_line)
+
+    # -- contexts -----------------------------------------------------------------------------------------------------
+
+    def context(self, given: Mapping[str, Any], prompt: str | None) -> dict[str, Any]:
+        """Return the columns that the model knows, missing where they are not given; raises a Problem for others."""
+        for name in given:
+            if name not in self._empty:
+                known = few(self._names, 12) if self._names else "no columns"
+                raise invalid(f"the model knows no context column {name!r:.80}; it knows {known}", f"context.{name:.60}")
+        context = {**self._empty, **given}
+        if prompt is not None:
+            if self.prompt_column is None:
+                raise invalid("this model was fitted without prompts; leave prompt out, or fit with --text", "prompt")
+            if given.get(self.prompt_column) not in (None, prompt):
+                raise invalid(f"prompt and context.{self.prompt_column} differ; give one of them", "prompt")
+            context[self.prompt_column] = prompt
+        return context
+
+    def split(self, context: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, str]]:
+        """Return the columns that may be kept as they are, and the texts, which may not."""
+        texts = {name: context[name] for name in self.encoder.texts if context.get(name) is not None}
+        return {name: value for name, value in context.items() if name in self.columns and value is not None}, texts
+
+    def embedding(self, texts: Mapping[str, str]) -> bytes | None:
+        """Return the vectors of the texts, float32, one after another as the encoder has them; None without texts."""
+        if self.encoder.text_encoder is None or not texts:
+            return None
+        rows = [self.encoder.text_encoder.encode([texts.get(name)])[0] for name in self.encoder.texts]
+        return np.concatenate(rows).astype("<f4").tobytes()
+
+    # -- answers ------------------------------------------------------------------------------------------------------
+
+    def answer(
+        self,
+        context: dict[str, Any],
+        *,
+        agents: Sequence[str] | None = None,
+        budget: float | None = None,
+        cost_weight: float | None = None,
+    ) -> Answer:
+        """Return the lottery and what to know of it; raises a Problem that names the argument."""
+        self._check_agents(agents)
+        try:
+            router = self.router if budget is None and cost_weight is None else self._under(budget, cost_weight)
+            lottery = np.asarray(router(context, agents=agents))
+            up = router.candidates(context, agents=agents)
+            costs = router.costs(context)
+        except InputError as error:
+            raise _refused(error, budget, cost_weight) from None
+        if not np.isfinite(lottery).all():
+            raise invalid("no lottery can be computed here; are the context's numbers of the usual size?", "context")
+        [winners] = winner_sets(lottery[None], self.agents)
+        expected = None if costs is None else float(lottery @ costs)
+        return Answer(lottery, up, winners, expected, self._unsure(context, winners, up))
+
+    def draw(self, lottery: Floats, share: float | None = None) -> int:
+        """Return an agent's number, drawn from the lottery; `share` in [0, 1) in place of chance."""
+        upto = np.cumsum(lottery)
+        at = (self._random.random() if share is None else share) * upto[-1]
+        return int(np.searchsorted(upto, at, side="right"))
+
+    def menu(self, context: dict[str, Any], answer: Answer, size: int) -> tuple[list[str], float]:
+        """Return a menu to show a voter, and the probability of that menu in any order."""
+        here = np.flatnonzero(answer.up)
+        if not 2 <= size <= len(here):
+            raise invalid(f"size is {size}; accepted is a whole number from 2 to {len(here)}, the agents that are up", "size")
+        payoff = self.router.game(context)[np.ix_(here, here)]
+        menu, propensity = menu_of(answer.lottery[here], payoff, size, self.floor, self._random)
+        return [self.agents[here[place]] for place in menu], propensity
+
+    def costs_of(self, context: dict[str, Any]) -> dict[str, float]:
+        """Return what each agent costs at a context; nothing without costs."""
+        costs = self.router.costs(context)
+        return {} if costs is None else dict(zip(self.agents, map(float, costs), strict=True))
+
+    def reason(self, answer: Answer, agent: str) -> str:
+        """Return why this agent, in one line."""
+        shares = {name: float(answer.lottery[self.agents.index(name)]) for name in answer.winners}
+        others = few([f"{name} {share:.2f}" for name, share in shares.items() if name != agent], _NAMED)
+        drawn = float(answer.lottery[self.agents.index(agent)])
+        said = f"{agent} has {drawn:.2f} of the lottery" + (f", beside {others}" if others else "")
+        return said + self._lines(agent, answer.up.tobytes())
+
+    # -- inside -------------------------------------------------------------------------------------------------------
+
+    def _router_under(self, budget: float | None, cost_weight: float | None) -> Router:
+        terms = {"budget": budget, "cost_weight": cost_weight}
+        return self.router.under(**{name: value for name, value in terms.items() if value is not None})
+
+    def _check_agents(self, agents: Sequence[str] | None) -> None:
+        known = self.agents
+        for name in agents or ():
+            if name not in known:
+                raise invalid(f"there is no agent {name!r:.80}; accepted are {few(known, 12)}", "agents", "unknown_agent")
+
+    def _unsure(self, context: Mapping[str, Any], winners: Sequence[str], up: Bools) -> str:
+        """Return why the votes say little here: a value that none of them had, or a winner that met nobody."""
+        for name, column in self.columns.items():
+            value = context[name]
+            if isinstance(column, CategoricalColumn) and value is not None and str(value) not in column.levels:
+                if not isinstance(value, bool | float):
+                    return f"no vote, or few, had {name} = {str(value)[:40]}"
+            elif isinstance(column, NumericColumn) and type(value) in (int, float):
+                if abs(value - column.mean) > _FAR * column.scale:
+                    return f"no vote had {name} near {value:.6g}"
+        rows = self._status[[self.agents.index(name) for name in winners]]
+        met = (rows == SEEN) & up
+        if up.sum() > 1 and not met.any():
+            return f"{few(winners, _NAMED)} was never compared with another candidate"
+        return ""
+
+    def _rivals_line(self, agent: str, up: bytes) -> str:
+        place = self.agents.index(agent)
+        rivals = np.frombuffer(up, bool) & (np.arange(len(self.agents)) != place)
+        unseen = np.flatnonzero(rivals & (self._status[place] != SEEN))
+        if not len(unseen):
+            return ""
+        named = few([self.agents[rival] for rival in unseen], _NAMED)
+        how = "bridged through others" if (self._status[place][unseen] == BRIDGED).all() else "nothing connects some"
+        return f"; never compared with {named} ({how})"
+
+
+def _refused(error: InputError, budget: float | None, cost_weight: float | None) -> Problem:
+    said = one_line(error)[:400]
+    if budget is not None and "budget" in said.lower():
+        return invalid(said, "budget")
+    if cost_weight is not None and "cost" in said.lower():
+        return invalid(said, "cost_weight")
+    return invalid(said, "agents" if "agents that are up" in said else "context")

@@ -1,0 +1,1 @@
+"""How the schema of a store came about, step by step (Alembic)."""

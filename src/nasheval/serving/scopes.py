@@ -1,0 +1,23 @@
+"""Which scope of a key each route takes; a route that is not listed takes `admin`."""
+
+from __future__ import annotations
+
+OPEN = ""  # no key: says nothing of votes, contexts or the model
+ANY = "any"  # any key
+_SCOPES = {
+    "/health": OPEN,
+    "/ready": OPEN,
+    "/openapi.json": ANY,
+    "/metrics": "admin",
+    "/v1/route": "route",
+    "/v1/compare": "vote",
+    "/v1/feedback": "vote",
+    "/v1/models": "admin",
+    "/v1/forget": "admin",
+}
+ROUTES = tuple(_SCOPES)
+
+
+def scope_of(path: str) -> str:
+    """Return the scope that a route takes."""
+    return _SCOPES.get(path, "admin")

@@ -1,0 +1,77 @@
+"""Bodies of requests: strict JSON of bounded depth, without what stores or models cannot hold."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from nasheval.files import parse_json
+from nasheval.serving.problems import Problem, invalid
+
+LARGEST = 1e30  # of a number: models compute in single precision, whose squares end not far above
+_Body = TypeVar("_Body", bound=BaseModel)
+_OPEN, _CLOSE = (ord("["), ord("{")), (ord("]"), ord("}"))
+
+
+def parsed(raw: bytes, kind: type[_Body], max_depth: int) -> _Body:
+    """Return the body of a request; raises a Problem that names the argument."""
+    value = json_object(raw, max_depth)
+    try:
+        return kind.model_validate(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(step) for step in first["loc"] if not str(step).startswith(("list[", "function")))
+        if first["type"] == "extra_forbidden":
+            known = ", ".join(kind.model_fields)
+            raise invalid(f"there is no field {where!r:.80}; accepted are {known}", where[:80], "unknown_field") from None
+        raise invalid(f"{where or 'the request'}: {first['msg']}", where[:80]) from None
+
+
+def json_object(raw: bytes, max_depth: int) -> dict[str, Any]:
+    """Return a JSON object; raises a Problem for anything else."""
+    if raw.count(b"[") + raw.count(b"{") > max_depth and _depth(raw, max_depth) > max_depth:
+        raise Problem(400, "invalid_json", f"the body is nested more than {max_depth} levels deep; send it flat")
+    try:
+        value = parse_json(raw)
+    except ValueError as error:
+        said = " ".join(str(error).split())[:200]
+        raise Problem(400, "invalid_json", f"the body is {said}; accepted is one JSON object in UTF-8") from None
+    _check(value, "")
+    return value
+
+
+def _depth(raw: bytes, enough: int) -> int:
+    """Return how deep brackets nest outside of strings; stops above `enough`."""
+    depth = deepest = 0
+    inside = escaped = False
+    for byte in raw:
+        if inside:
+            inside, escaped = escaped or byte != 0x22, not escaped and byte == 0x5C
+        elif byte == 0x22:
+            inside = True
+        elif byte in _OPEN:
+            depth += 1
+            deepest = max(deepest, depth)
+            if deepest > enough:
+                return deepest
+        elif byte in _CLOSE:
+            depth -= 1
+    return deepest
+
+
+def _check(value: Any, where: str) -> None:
+    """Raise a Problem where a text holds a NUL, which databases refuse, or a number is beyond what models compute."""
+    kind = type(value)
+    if kind is str:
+        if "\0" in value:
+            raise invalid("a text holds the character NUL; leave it out", where[:80])
+    elif kind is dict:
+        for name, one in value.items():
+            _check(name, where)
+            _check(one, f"{where}.{name}" if where else name)
+    elif kind is list:
+        for one in value:
+            _check(one, where)
+    elif kind in (int, float) and not -LARGEST <= value <= LARGEST:
+        raise invalid(f"a number lies beyond {LARGEST:g}; scale it", where[:80])
