@@ -12,8 +12,9 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 import nasheval
-from nasheval.serving import bodies, endpoints
+from nasheval.serving import answers, bodies, endpoints
 from nasheval.serving.guard import Guard
+from nasheval.serving.live import add_gateway, gateway_of
 from nasheval.serving.problems import Problem
 from nasheval.serving.scopes import ANY, OPEN, scope_of
 from nasheval.serving.service import Service
@@ -39,8 +40,11 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         app.state.service = Service(chosen)
+        app.state.gateway = gateway_of(app.state.service)
         app.state.service.begin()
         yield
+        if app.state.gateway is not None:
+            await app.state.gateway.aclose()
         await app.state.service.end()
 
     app = FastAPI(
@@ -53,6 +57,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     add_routes(app)
+    add_gateway(app)
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(Guard, service=lambda: app.state.service)
@@ -65,9 +70,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 def add_routes(app: FastAPI) -> None:
     """Add the routes of the service to an application."""
     add(app, "POST", "/v1/route", endpoints.route, bodies.RouteAnswer, bodies.RouteRequest)
-    add(app, "POST", "/v1/compare", endpoints.compare, bodies.CompareAnswer, bodies.CompareRequest)
-    add(app, "POST", "/v1/feedback", endpoints.feedback, bodies.FeedbackAnswer, bodies.FeedbackRequest, status=201)
-    add(app, "GET", "/v1/models", endpoints.models, bodies.ModelsAnswer)
+    add(app, "POST", "/v1/compare", answers.compare, bodies.CompareAnswer, bodies.CompareRequest)
+    add(app, "POST", "/v1/feedback", answers.feedback, bodies.FeedbackAnswer, bodies.FeedbackRequest, status=201)
+    add(app, "GET", "/v1/versions", endpoints.models, bodies.ModelsAnswer)
     add(app, "POST", "/v1/forget", endpoints.forget_data, bodies.ForgetAnswer, bodies.ForgetRequest)
     add(app, "GET", "/health", endpoints.health, bodies.HealthAnswer)
     add(app, "GET", "/ready", endpoints.ready, bodies.ReadyAnswer)

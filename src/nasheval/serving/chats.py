@@ -7,24 +7,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic import Field
+
 from nasheval.files import parse_json
+from nasheval.serving.bodies import Agents, Context, Name, Text, _Body
+from nasheval.serving.problems import Problem
+from nasheval.serving.strict import parsed
 from nasheval.serving.upstreams import NamedPolicy, Upstreams
 
 AGENTS, OPT_OUT, SESSION, CONTEXT = "x-nasheval-agents", "x-nasheval-opt-out", "x-nasheval-session", "x-nasheval-context"
 OURS = "nasheval"  # the field of a body that is for the gateway alone
-_FIELDS = ("context", "agents", "budget", "cost_weight", "session", "prompt")
 _FALSE = ("", "0", "false", "no", "off")
 
 
-class Refused(Exception):
-    """A request that the gateway refuses.
+class Refused(Problem):
+    """A request that the gateway refuses; its error has the fields of the service, and those that OpenAI's clients read.
 
     Args:
-        status: of HTTP.
-        code: a word for programs.
-        message: what was given, what is accepted, what to do.
-        argument: the field or header concerned.
-        headers: of the answer.
         failures: what each upstream that was asked did.
     """
 
@@ -34,16 +33,20 @@ class Refused(Exception):
         code: str,
         message: str,
         argument: str = "",
-        *,
         headers: Mapping[str, str] | None = None,
         failures: Sequence[Mapping[str, str]] = (),
     ) -> None:
-        super().__init__(message)
-        self.status, self.code, self.message, self.argument = status, code, message, argument
-        self.headers, self.failures = dict(headers or {}), list(failures)
+        super().__init__(status, code, message, argument, headers)
+        self.failures = list(failures)
+
+    @classmethod
+    def of(cls, problem: Problem, prefix: str = "") -> Refused:
+        """Return a problem of the service in this shape."""
+        argument = f"{prefix}{problem.argument}" if problem.argument else ""
+        return cls(problem.status, problem.code, problem.message, argument, problem.headers)
 
     def error(self) -> dict[str, Any]:
-        """Return what stands under "error": the service's fields and those that clients of OpenAI read."""
+        """Return what stands under "error"."""
         kind = "invalid_request_error" if self.status < 500 else "upstream_error"
         named = self.argument or None
         error = {"message": self.message, "type": kind, "param": named, "code": self.code, "argument": named}
@@ -52,6 +55,17 @@ class Refused(Exception):
     def body(self) -> bytes:
         """Return the answer's JSON."""
         return json.dumps({"error": self.error()}, ensure_ascii=False).encode("utf-8", "replace")
+
+
+class ChatTerms(_Body):
+    """The field `nasheval` of a chat completion: what is for the gateway alone."""
+
+    context: Context = {}
+    prompt: Text | None = Field(None, description="What to route by, in place of the user's last message.")
+    agents: Agents | None = Field(None, description="Those that may answer.")
+    budget: float | None = Field(None, ge=0, le=1e30)
+    cost_weight: float | None = Field(None, ge=0, le=1e30)
+    session: Name | None = Field(None, description="Requests of one session get one agent.")
 
 
 @dataclass(frozen=True)
@@ -97,7 +111,7 @@ def understood(raw: bytes, headers: Mapping[str, str], upstreams: Upstreams, kno
         body = parse_json(raw)
     except ValueError as error:
         raise Refused(400, "invalid_json", f"the body is {' '.join(str(error).split())[:200]}") from None
-    ours = _ours(body.pop(OURS, None))
+    ours = _terms(body.pop(OURS, None), headers)
     model, streamed = body.get("model"), body.get("stream", False)
     if not isinstance(model, str) or not model:
         raise Refused(400, "no_model", f"model is missing; accepted are {_accepted(upstreams)}", "model")
@@ -110,20 +124,42 @@ def understood(raw: bytes, headers: Mapping[str, str], upstreams: Upstreams, kno
     if not named and model not in upstreams.policies:
         said = f"there is no model {model!r:.80}; accepted are {_accepted(upstreams)}"
         raise Refused(404, "model_not_found", said, "model")
-    prompt = ours.get("prompt")
     return Ask(
         model=model,
-        agents=(model,) if named else _candidates(policy, ours.get("agents"), headers, upstreams, known),
+        agents=(model,) if named else _candidates(policy, ours.agents, headers, upstreams, known),
         named=named,
         opted_out=headers.get(OPT_OUT, "").strip().lower() not in _FALSE,
-        context=_context(ours.get("context"), headers),
-        prompt=prompt_of(body["messages"]) if prompt is None else prompt,
-        budget=_number(ours, "budget", policy.budget),
-        cost_weight=_number(ours, "cost_weight", policy.cost_weight),
-        session=_session(ours.get("session"), headers),
+        context=ours.context,
+        prompt=prompt_of(body["messages"]) if ours.prompt is None else ours.prompt,
+        budget=policy.budget if ours.budget is None else ours.budget,
+        cost_weight=policy.cost_weight if ours.cost_weight is None else ours.cost_weight,
+        session=ours.session,
         streamed=bool(streamed),
         body=body,
     )
+
+
+def _terms(given: object, headers: Mapping[str, str]) -> ChatTerms:
+    """Return the gateway's own terms, from the body and, where it leaves them out, from headers."""
+    if not isinstance(given, dict | None):
+        raise Refused(400, "invalid", f"{OURS} is no object; accepted are {', '.join(ChatTerms.model_fields)}", OURS)
+    terms = dict(given or {})
+    if CONTEXT in headers and "context" not in terms:
+        try:
+            terms["context"] = parse_json(_utf8(headers[CONTEXT]))
+        except ValueError as error:
+            raise Refused(400, "invalid", f"it is {' '.join(str(error).split())[:200]}", CONTEXT) from None
+    if headers.get(SESSION) and "session" not in terms:
+        terms["session"] = _utf8(headers[SESSION])
+    try:
+        return parsed(json.dumps(terms).encode(), ChatTerms, 16) if terms else ChatTerms()
+    except Problem as problem:
+        raise Refused.of(problem, f"{OURS}.") from None
+
+
+def _utf8(header: str) -> str:
+    """Return a header that was sent as UTF-8."""
+    return header.encode("latin-1").decode("utf-8", "replace")
 
 
 def prompt_of(messages: Sequence[Any]) -> str | None:
@@ -142,73 +178,24 @@ def _text(part: object) -> str:
     return text if isinstance(text, str) else ""
 
 
-def _ours(given: object) -> dict[str, Any]:
-    if given is None:
-        return {}
-    if not isinstance(given, dict):
-        raise Refused(400, "invalid", f"{OURS} is no object; accepted are its fields {', '.join(_FIELDS)}", OURS)
-    for name in given:
-        if name not in _FIELDS:
-            said = f"there is no field {name!r:.80}; accepted are {', '.join(_FIELDS)}"
-            raise Refused(400, "unknown_field", said, f"{OURS}.{name:.60}")
-    if not isinstance(given.get("prompt"), str | None):
-        raise Refused(400, "invalid", "prompt is no text", f"{OURS}.prompt")
-    return given
-
-
 def _candidates(
-    policy: NamedPolicy, given: object, headers: Mapping[str, str], upstreams: Upstreams, known: Sequence[str]
+    policy: NamedPolicy, given: list[str] | None, headers: Mapping[str, str], upstreams: Upstreams, known: Sequence[str]
 ) -> tuple[str, ...]:
     """Return the agents that have votes and an upstream, and are not ruled out by policy, body or header."""
     allowed = [agent for agent in upstreams.upstreams if agent in known]
-    wanted: list[tuple[str, Sequence[Any]]] = []
-    if given is not None:
-        if not isinstance(given, list) or not given:
-            raise Refused(400, "invalid", "agents are no list of names", f"{OURS}.agents")
-        wanted.append((f"{OURS}.agents", given))
+    wanted = [] if given is None else [(f"{OURS}.agents", given)]
     if AGENTS in headers:
-        wanted.append((AGENTS, [name.strip() for name in headers[AGENTS].split(",") if name.strip()]))
+        wanted.append((AGENTS, [name.strip() for name in _utf8(headers[AGENTS]).split(",") if name.strip()]))
     for where, names in wanted:
         for name in names:
             if name not in allowed:
-                said = f"there is no agent {str(name)[:80]!r}; accepted are {', '.join(allowed)}"
+                said = f"there is no agent {name!r:.80}; accepted are {', '.join(allowed)}"
                 raise Refused(400, "unknown_agent", said, where)
     rest = [agent for agent in allowed if policy.agents is None or agent in policy.agents]
     rest = [agent for agent in rest if all(agent in names for _, names in wanted)]
     if not rest:
         raise Refused(400, "no_agent", "no agent is left that may answer; allow more", wanted[0][0] if wanted else "model")
     return tuple(rest)
-
-
-def _context(given: object, headers: Mapping[str, str]) -> Mapping[str, Any]:
-    where = f"{OURS}.context"
-    if given is None and CONTEXT in headers:
-        where = CONTEXT
-        try:
-            given = parse_json(headers[CONTEXT])
-        except ValueError as error:
-            raise Refused(400, "invalid", f"it is {' '.join(str(error).split())[:200]}", CONTEXT) from None
-    if given is None:
-        return {}
-    if not isinstance(given, dict):
-        raise Refused(400, "invalid", "context is no object of columns and their values", where)
-    return given
-
-
-def _number(ours: Mapping[str, Any], name: str, otherwise: float | None) -> float | None:
-    value = ours.get(name)
-    if value is None:
-        return otherwise
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e30:
-        raise Refused(400, "invalid", f"{name} is no number from 0", f"{OURS}.{name}")
-    return float(value)
-
-
-def _session(given: object, headers: Mapping[str, str]) -> str | None:
-    session = headers.get(SESSION) or None if given is None else given
-    if session is not None and (not isinstance(session, str) or len(session) > 512):
-        raise Refused(400, "invalid", "session is no text of at most 512 characters", f"{OURS}.session")
-    return session
 
 
 def _accepted(upstreams: Upstreams) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Awaitable, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Mapping
 from contextlib import aclosing
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -97,7 +97,7 @@ async def whole(client: httpx.AsyncClient, upstream: Upstream, body: Body) -> Re
 
 async def stream(
     client: httpx.AsyncClient, upstream: Upstream, body: Body, streamed: Streamed
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Yield events as they come, each with the agent as `model`.
 
     Until the first one, a Fault says that nothing came, and a PassedOn that the client is to hear of a refusal; a Fault
@@ -142,7 +142,7 @@ class _Patience:
 
 async def _events(
     response: httpx.Response, upstream: Upstream, streamed: Streamed, patience: _Patience
-) -> AsyncIterator[bytes]:
+) -> AsyncGenerator[bytes, None]:
     """Yield events, and comments between them; those before the first event are kept until it comes."""
     secret, events, finished, held = upstream.secret.encode(), Events(), False, b""
     pieces = _pieces(response)

@@ -6,6 +6,7 @@ import asyncio
 import json
 from collections.abc import Awaitable, Callable, Mapping, MutableMapping, Sequence
 from contextlib import aclosing
+from random import SystemRandom
 from time import perf_counter
 from typing import Any, Protocol
 from urllib.parse import quote
@@ -15,6 +16,7 @@ import httpx
 from nasheval.serving.chats import Ask, Refused, understood
 from nasheval.serving.events import event_of
 from nasheval.serving.forwarding import Fault, Headers, PassedOn, Reply, Streamed, new_client, stream, whole
+from nasheval.serving.problems import Problem
 from nasheval.serving.tally import Tally
 from nasheval.serving.turns import Lottery, Turn, Turns
 from nasheval.serving.upstreams import Upstreams
@@ -30,27 +32,35 @@ _EVENTS: Headers = [
     (b"x-accel-buffering", b"no"),  # reverse proxies would collect events otherwise
 ]
 _SAFE: Headers = [(b"x-content-type-options", b"nosniff")]
-_MOST_BODY = 1 << 26
+_RANDOM = SystemRandom()
+
+
+class Choosing(Protocol):
+    """One request's lottery, and what is kept of who answered."""
+
+    async def first(self) -> Turn | None:
+        """Return whose turn comes first without a draw: the agent of a session, or the default; None: it is drawn."""
+        ...
+
+    async def lottery(self, agents: Sequence[str]) -> Lottery:
+        """Return the lottery among agents; raises a Problem where the context cannot be used."""
+        ...
+
+    async def record(self, turn: Turn, failed: Sequence[str]) -> str:
+        """Keep that an agent served, with its propensity given who failed; return the decision's id."""
+        ...
 
 
 class Chooser(Protocol):
-    """What knows the lottery and keeps decisions."""
+    """Knows the agents of the model of votes, and begins to choose for a request of a client."""
 
     @property
     def agents(self) -> Sequence[str]:
         """Return the agents of the model of votes."""
         ...
 
-    async def lottery(self, ask: Ask, agents: Sequence[str]) -> Lottery:
-        """Return the lottery among agents; raises Refused where the context cannot be used."""
-        ...
-
-    def share(self, ask: Ask, turn: int) -> float:
-        """Return a number in [0, 1) to draw with, always the same for a session."""
-        ...
-
-    async def record(self, ask: Ask, turn: Turn, failed: Sequence[str], client: str) -> str:
-        """Keep that an agent served, with its propensity given who failed; return the decision's id."""
+    def begin(self, ask: Ask, client: str) -> Choosing:
+        """Return what chooses for one request."""
         ...
 
 
@@ -87,11 +97,8 @@ class Gateway:
             "data": [{"id": name, "object": "model", "created": 0, "owned_by": "nasheval"} for name in names],
         }
 
-    async def chat(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer POST /v1/chat/completions; a client that leaves ends the request to the upstream."""
-        raw = await _body(receive)
-        if raw is None:
-            return
+    async def chat(self, raw: bytes, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer POST /v1/chat/completions, given its body; a client that leaves ends the request to the upstream."""
         work = asyncio.ensure_future(self._answer(scope, raw, send))
         leaving = asyncio.ensure_future(_left(receive))
         try:
@@ -108,34 +115,26 @@ class Gateway:
     async def _answer(self, scope: Scope, raw: bytes, send: Send) -> None:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
-            if len(raw) > _MOST_BODY:
-                raise Refused(413, "too_large", f"the body is larger than {_MOST_BODY:,} bytes")
             ask = understood(raw, headers, self.upstreams, self.chooser.agents)
-            await self._by_turns(ask, str(scope.get("nasheval.client", "")), send)
-        except Refused as refused:
+            await self._by_turns(ask, self.chooser.begin(ask, str(scope.get("nasheval.client", ""))), send)
+        except Problem as problem:
+            refused = problem if isinstance(problem, Refused) else Refused.of(problem)
             extra = [(name.encode(), value.encode("latin-1", "replace")) for name, value in refused.headers.items()]
             await _send(send, refused.status, [*_JSON, *extra], refused.body())
 
-    async def _by_turns(self, ask: Ask, client: str, send: Send) -> None:
+    async def _by_turns(self, ask: Ask, choosing: Choosing, send: Send) -> None:
         """Ask one agent after another until one begins to answer."""
-        turns, faults = self._turns(ask), dict[str, Fault]()
+        turns, faults = await _turns(ask, choosing), dict[str, Fault]()
         while (turn := await turns.next()) is not None:
             began = perf_counter()
             try:
-                attempt = _Attempt(self, ask, turn, list(faults), client, send)
+                attempt = _Attempt(self, ask, choosing, turn, list(faults), send)
                 await (attempt.streamed() if ask.streamed else attempt.whole())
                 return
             except Fault as fault:
                 self.tally.fault(turn.agent, fault.kind, perf_counter() - began)
                 faults[turn.agent] = fault
         raise _all_failed(faults)
-
-    def _turns(self, ask: Ask) -> Turns:
-        async def solve(agents: Sequence[str]) -> Lottery:
-            return {ask.model: 1.0} if ask.named else await self.chooser.lottery(ask, agents)
-
-        draw = None if ask.opted_out or ask.named else (lambda turn: self.chooser.share(ask, turn))
-        return Turns(ask.agents, solve, draw)
 
     async def text_of(self, agent: str, messages: list[dict[str, Any]]) -> str:
         """Return an agent's answer as text; raises a Fault."""
@@ -160,8 +159,11 @@ class Gateway:
 class _Attempt:
     """One turn of one request."""
 
-    def __init__(self, gateway: Gateway, ask: Ask, turn: Turn, failed: list[str], client: str, send: Send) -> None:
-        self.gateway, self.ask, self.turn, self.failed, self.client, self.send = gateway, ask, turn, failed, client, send
+    def __init__(
+        self, gateway: Gateway, ask: Ask, choosing: Choosing, turn: Turn, failed: list[str], send: Send
+    ) -> None:
+        self.gateway, self.ask, self.choosing, self.turn, self.failed = gateway, ask, choosing, turn, failed
+        self.send = send
         self.upstream = gateway.upstreams.upstreams[turn.agent]
         self.began = perf_counter()
 
@@ -211,10 +213,19 @@ class _Attempt:
         if self.failed:
             said["x-nasheval-failed"] = ",".join(map(quote, self.failed))
         if not (self.ask.named or self.ask.opted_out):
-            said["x-nasheval-decision"] = await self.gateway.chooser.record(
-                self.ask, self.turn, self.failed, self.client
-            )
+            said["x-nasheval-decision"] = await self.choosing.record(self.turn, self.failed)
         return [(name.encode(), value.encode()) for name, value in said.items()]
+
+
+async def _turns(ask: Ask, choosing: Choosing) -> Turns:
+    async def alone(agents: Sequence[str]) -> Lottery:
+        return dict.fromkeys(agents, 1.0)
+
+    if ask.named:
+        return Turns(ask.agents, alone, None)
+    if ask.opted_out:
+        return Turns(ask.agents, choosing.lottery, None)
+    return Turns(ask.agents, choosing.lottery, _RANDOM.random, await choosing.first())
 
 
 def _in_band(agent: str, fault: Fault) -> dict[str, Any]:
@@ -230,28 +241,13 @@ def _failure(agent: str, fault: Fault) -> dict[str, str]:
 def _all_failed(faults: Mapping[str, Fault]) -> Refused:
     """Return the refusal where nobody answered: 429 where all are busy, 504 where all are slow, otherwise 502."""
     kinds = {fault.kind for fault in faults.values()}
-    status, code = {("busy",): (429, "upstreams_busy"), ("slow",): (504, "upstreams_slow")}.get(
-        tuple(kinds), (502, "upstreams_failed")
-    )
+    alike = {"busy": (429, "upstreams_busy"), "slow": (504, "upstreams_slow")}
+    status, code = alike.get("".join(kinds) if len(kinds) == 1 else "", (502, "upstreams_failed"))
     after = [fault.retry_after for fault in faults.values() if fault.retry_after]
     said = "; ".join(f"{agent}: {fault.said}" for agent, fault in faults.items())
     failures = [_failure(agent, fault) for agent, fault in faults.items()]
     headers = {"retry-after": min(after, key=lambda text: (len(text), text))} if status == 429 and after else None
     return Refused(status, code, f"no agent answered ({said}); try again later", headers=headers, failures=failures)
-
-
-async def _body(receive: Receive) -> bytes | None:
-    """Return a request's body; None where the client left before it was there."""
-    parts, size = [], 0
-    while True:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            return None
-        size += len(message.get("body", b""))
-        if size <= _MOST_BODY + 1:
-            parts.append(message.get("body", b""))
-        if not message.get("more_body", False):
-            return b"".join(parts) if size <= _MOST_BODY else bytes(_MOST_BODY + 1)
 
 
 async def _left(receive: Receive) -> None:

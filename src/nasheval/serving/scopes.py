@@ -12,8 +12,10 @@ _SCOPES = {
     "/v1/route": "route",
     "/v1/compare": "vote",
     "/v1/feedback": "vote",
-    "/v1/models": "admin",
+    "/v1/versions": "admin",
     "/v1/forget": "admin",
+    "/v1/chat/completions": "route",
+    "/v1/models": ANY,
 }
 ROUTES = tuple(_SCOPES)
 

@@ -9,7 +9,7 @@ from nasheval.policy.choosing import WINNER
 
 Lottery = Mapping[str, float]
 Solve = Callable[[Sequence[str]], Awaitable[Lottery]]
-Draw = Callable[[int], float]
+Draw = Callable[[], float]
 
 
 @dataclass(frozen=True)
@@ -35,24 +35,27 @@ class Turns:
     Args:
         agents: those that may be asked.
         solve: from agents to their lottery.
-        draw: from the number of the turn to a number in [0, 1); None: always the most probable agent is taken.
+        draw: returns a number in [0, 1); None: always the most probable agent is taken.
+        first: whose turn comes first without a draw, such as the agent of a session.
     """
 
-    def __init__(self, agents: Sequence[str], solve: Solve, draw: Draw | None) -> None:
-        self._rest, self._solve, self._draw = list(agents), solve, draw
+    def __init__(self, agents: Sequence[str], solve: Solve, draw: Draw | None, first: Turn | None = None) -> None:
+        self._rest, self._solve, self._draw, self._first = list(agents), solve, draw, first
         self._lottery: Lottery = {}
-        self._count = 0
 
     async def next(self) -> Turn | None:
         """Return the next agent to ask; None where nobody is left."""
+        if (first := self._first) is not None and first.agent in self._rest:
+            self._first = None
+            self._rest.remove(first.agent)
+            return first
         if not self._rest:
             return None
         if self._mass() <= WINNER:
             self._lottery = await self._solve(self._rest)
         shares = {agent: self._lottery.get(agent, 0.0) for agent in self._rest}
         total = sum(shares.values())
-        agent = max(shares, key=shares.__getitem__) if self._draw is None else _drawn(shares, self._draw(self._count))
-        self._count += 1
+        agent = max(shares, key=shares.__getitem__) if self._draw is None else _drawn(shares, self._draw())
         self._rest.remove(agent)
         return Turn(agent, 1.0 if self._draw is None else shares[agent] / total)
 
