@@ -50,7 +50,9 @@ def free_port():
 def served(app, port=None):
     """Serve an ASGI application in a thread; yields its address."""
     port = port or free_port()
-    config = uvicorn.Config(app, host="127.0.0.1", port=port, log_level="error", timeout_graceful_shutdown=1, ws="none")
+    config = uvicorn.Config(
+        app, host="127.0.0.1", port=port, log_level="critical", timeout_graceful_shutdown=0, ws="none", loop="asyncio"
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
