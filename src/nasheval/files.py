@@ -27,7 +27,8 @@ def parse_json(raw: bytes | str) -> dict[str, Any]:
     try:
         text = raw if isinstance(raw, str) else raw.decode("utf-8")
         value = json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_distinct)
-        json.dumps(value, ensure_ascii=False).encode()  # fails at half of a surrogate pair, which JSON can spell
+        if "\\u" in text:
+            json.dumps(value, ensure_ascii=False).encode()  # fails at half of a surrogate pair, which JSON can spell
     except RecursionError:
         raise ValueError("not valid JSON (nested too deeply)") from None
     except ValueError as error:

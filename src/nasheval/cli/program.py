@@ -28,7 +28,7 @@ Exit status: 0 done, 1 the input cannot be used, 2 the command line was not unde
 _HOMES = {
     "fit": "fitting", "leaderboard": "leaderboard", "predict": "predicting", "route": "routing",
     "evaluate": "evaluating", "promote": "promoting", "report": "reporting", "check": "checking",
-    "formats": "formats", "export": "reporting",
+    "serve": "serving", "refit": "serving", "keys": "serving", "formats": "formats", "export": "reporting",
 }  # fmt: skip
 
 

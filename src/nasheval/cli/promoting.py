@@ -11,6 +11,7 @@ import typer
 from nasheval.cli.options import FORMAT, TEXT_MODEL, VOTERS, grouped
 from nasheval.cli.printing import console, escaped, print_json
 from nasheval.cli.reading import FILES, Reading
+from nasheval.cli.serving import Served, promote_served
 from nasheval.errors import InputError
 
 _STATUS = {"promote": 0, "keep": 10, "wait": 11}
@@ -18,10 +19,11 @@ _STATUS = {"promote": 0, "keep": 10, "wait": 11}
 
 @grouped
 def promote(
-    old: Annotated[str, typer.Argument(help="Folder of the model that serves now.")],
-    new: Annotated[str, typer.Argument(help="Folder of the model that may take its place.")],
-    votes: Annotated[str, typer.Argument(help=f"All votes so far that neither model was fitted on. {FILES}")],
     reading: Reading,
+    served: Served,
+    old: Annotated[str, typer.Argument(help="Folder of the model that serves now.")] = "",
+    new: Annotated[str, typer.Argument(help="Folder of the model that may take its place.")] = "",
+    votes: Annotated[str, typer.Argument(help=f"All votes so far that neither model was fitted on. {FILES}")] = "",
     gain: Annotated[float, typer.Option(help="Keep the old model once the new one surely wins less than this.")] = 0.02,
     planned: Annotated[
         int, typer.Option(help="Votes about which you expect to decide; the same at every look.", min=1)
@@ -34,6 +36,9 @@ def promote(
 ) -> None:
     """Say whether a new model takes the place of an old one: promote, keep or wait.
 
+    With --store, of a service: the votes are those that neither version was fitted on, and on "promote" the new one
+    serves from then on, without a request being dropped.
+
     Look every day if you like: a new model that is no better is promoted with a chance of 5% at most over all looks
     together. Give all votes since the first look each time, not the latest alone.
 
@@ -44,7 +49,16 @@ def promote(
       nasheval promote old/ new/ votes.parquet
 
       nasheval promote old/ new/ votes.parquet --planned 5000 && cp -r new/ serving/
+
+      nasheval promote --store votes.db            (then --back, to undo it)
     """
+    if served.store:
+        if old:
+            raise InputError(f"{old} was given, and --store; with a store, name the version with --to.")
+        asked: dict[str, Any] = {"gain": gain, "planned": planned, "confidence": confidence, "voters": voters}
+        promote_served(served, text_model=text_model, format=format, seed=reading.seed, **asked)
+    if not votes:
+        raise InputError("Give OLD, NEW and VOTES, or the store of a service with --store.")
     from nasheval.engine import chosen_device
     from nasheval.estimator import load
     from nasheval.scoring.promotion import promote as decide

@@ -24,7 +24,7 @@ FILES = (
     "Votes, rankings or scores: .parquet, .csv, .tsv, .jsonl, .json, .feather, PrefLib; a folder or a glob; or the "
     "name of a data set that comes with the package, such as highway."
 )
-Kind = Literal["auto", "votes", "rankings", "scores"]
+Kind = Literal["auto", "votes", "rankings", "scores", "partitions"]
 _TRAIN = 0.8  # share of the contexts in the part "train"
 _PANEL = "Reading the log"
 
@@ -188,6 +188,7 @@ _OWN = {
     ),
     "rankings": (*_COLUMNS, "ballot", "agent", "rank", "order"),
     "scores": ("agents", "text", "seed", "pairs_per_context"),
+    "partitions": _COLUMNS,
 }
 
 

@@ -67,33 +67,28 @@ def report(
 
 def write(model: NashEval, out: Path, **options: Any) -> None:
     """Write the report of a fitted model; the options are those of `gather`."""
-    from nasheval.scoring.report import gather, write_report
+    from nasheval.scoring.report import gather_model, write_report
 
-    parameters = model.get_params(deep=False).items()
-    settings = {name: value for name, value in parameters if value is not None and name not in ("verbose", "engine")}
-    contents = gather(
-        model.stage1_,
-        regularizer=model.regularizer,
-        policy=model.policy_,
-        costs=model.costs,
-        budget=model.budget,
-        settings=settings,
-        seed=model.random_state,
-        **options,
-    )
-    write_report(contents, out)
+    write_report(gather_model(model, **options), out)
 
 
 @grouped
 def export(
-    model: MODEL,
-    onnx: Annotated[Path, typer.Option("--onnx", help="ONNX file to write.")],
+    source: Annotated[
+        str, typer.Argument(metavar="MODEL|STORE", help="Folder of a model, or the store of a service with --parquet.")
+    ],
+    onnx: Annotated[
+        Path | None, typer.Option("--onnx", help="ONNX file to write: of a model.", show_default=False)
+    ] = None,
+    parquet: Annotated[
+        Path | None, typer.Option("--parquet", help="Parquet file to write: of a store's votes.", show_default=False)
+    ] = None,
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
 ) -> None:
-    """Write a learned policy with its encoder as ONNX.
+    """Write a learned policy with its encoder as ONNX, or the votes of a service as a log that `nasheval fit` reads.
 
-    For models of tabular contexts that were fitted with --policy learned; onnxruntime checks the graph against the
-    model to 0.00001 before it is written. Inputs are the context columns: numbers, truth values and dates (days
+    ONNX: for models of tabular contexts that were fitted with --policy learned; onnxruntime checks the graph against
+    the model to 0.00001 before it is written. Inputs are the context columns: numbers, truth values and dates (days
     since 1970) as doubles, NaN where missing; categories as strings, empty where missing. Outputs are "lottery",
     (n, agents), and "agent", the most probable one. Needs the extra: pip install 'nasheval\\[onnx]'.
 
@@ -102,12 +97,22 @@ def export(
       nasheval fit highway --policy learned -o model/
 
       nasheval export model/ --onnx policy.onnx
+
+      nasheval export votes.db --parquet votes.parquet
     """
+    if (onnx is None) == (parquet is None):
+        raise InputError("Say what to write: --onnx FILE of a model, or --parquet FILE of a store's votes.")
+    if parquet is not None:
+        from nasheval.cli.serving import export_votes
+
+        export_votes(source, parquet, quiet=quiet)
+        return
+    assert onnx is not None
     from nasheval.estimator import load
     from nasheval.store.onnx import export_onnx
 
     check_file(onnx)
-    loaded = load(model)
+    loaded = load(source)
     largest = export_onnx(loaded.policy_, onnx, contexts=loaded.stage1_.log.contexts)
     if not quiet:
         tell(f"{onnx}: differs from the model by at most {largest:.1e} at the contexts of its log.")

@@ -86,7 +86,7 @@ def contenders(lottery: Floats, payoff: Floats, doubt: Floats) -> Floats:
 
 
 def against(lottery: Floats, error: Floats) -> Floats:
-    """Return (n, K) standard errors of what each agent wins against a lottery, given those of pairs that are independent.
+    """Return (n, K) standard errors of what each agent wins against a lottery, given those of pairs.
 
     Args:
         lottery: (n, K).

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
 from typing import Any
 
+from pydantic_core import to_json
+
 from nasheval.serving.deciding import Decider
-from nasheval.serving.tokens import digest_of, keyed
+from nasheval.serving.tokens import keyed
 
 PROMPT = "prompt"  # purpose of the hash of a prompt
 
@@ -32,15 +33,12 @@ def about(decider: Decider, context: dict[str, Any], secret: bytes, *, keep_prom
     """Return what is kept of a context: its columns, and of its texts keyed hashes and vectors, or themselves."""
     plain, texts = decider.split(context)
     columns: dict[str, Any] = dict(NOTHING)
-    columns["context"] = json.dumps(plain, ensure_ascii=False, separators=(",", ":"))
+    columns["context"] = to_json(plain).decode()
     if texts:
         hashes = {name: keyed(secret, PROMPT, text) for name, text in texts.items()}
-        columns["prompt_hash"] = json.dumps(hashes, ensure_ascii=False)
+        columns["prompt_hash"] = to_json(hashes).decode()
         columns["vector"] = decider.embedding(texts)
         if keep_prompts:
-            columns["prompt"] = json.dumps(texts, ensure_ascii=False)
+            columns["prompt"] = to_json(texts).decode()
     said = columns["context"] + (columns["prompt_hash"] or "")
     return About(columns, keyed(secret, "context", said))
-
-
-__all__ = ["NOTHING", "About", "about", "digest_of"]

@@ -12,9 +12,11 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 
 import nasheval
+from nasheval.errors import NashEvalError, one_line
 from nasheval.serving import answers, bodies, endpoints
 from nasheval.serving.guard import Guard
-from nasheval.serving.live import add_gateway, gateway_of
+from nasheval.serving.live import begin_live, add_live, end_live
+from nasheval.serving.logs import log
 from nasheval.serving.problems import Problem
 from nasheval.serving.scopes import ANY, OPEN, scope_of
 from nasheval.serving.service import Service
@@ -39,12 +41,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        app.state.service = Service(chosen)
-        app.state.gateway = gateway_of(app.state.service)
+        try:
+            app.state.service = Service(chosen)
+            begin_live(app)
+        except NashEvalError as error:
+            log("not_started", reason=one_line(error))
+            raise
         app.state.service.begin()
         yield
-        if app.state.gateway is not None:
-            await app.state.gateway.aclose()
+        await end_live(app)
         await app.state.service.end()
 
     app = FastAPI(
@@ -57,13 +62,15 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     add_routes(app)
-    add_gateway(app)
+    add_live(app)
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(Guard, service=lambda: app.state.service)
     if chosen.origins:
         methods, headers = ["GET", "POST"], ["authorization", "content-type"]
-        app.add_middleware(CORSMiddleware, allow_origins=[*chosen.origins], allow_methods=methods, allow_headers=headers)
+        app.add_middleware(
+            CORSMiddleware, allow_origins=[*chosen.origins], allow_methods=methods, allow_headers=headers
+        )
     return app
 
 

@@ -6,7 +6,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-Value = str | bool | int | float | list[float] | None
+LARGEST = 1e30  # of a number: models compute in single precision, whose squares end not far above
+Number = Annotated[float, Field(ge=-LARGEST, le=LARGEST)]
+Whole = Annotated[int, Field(ge=-(2**63), lt=2**63)]
+Value = str | bool | Whole | Number | Annotated[list[Number], Field(max_length=8192)] | None
 Name = Annotated[str, Field(min_length=1, max_length=256)]
 Text = Annotated[str, Field(max_length=200_000)]
 Context = Annotated[
@@ -57,15 +60,15 @@ class FeedbackRequest(_Body):
     )
     zero: Reason | None = Field(
         None,
-        description="What a shared block means: tie (the default), both_bad, censored (not asked) or last (ties, but the "
-        "last block was left unranked); alone, the whole menu is one block. skip: no answer.",
+        description="What a shared block means: tie (the default), both_bad, censored (not asked) or last (ties, but "
+        "the last block was left unranked); alone, the whole menu is one block. skip: no answer.",
     )
     winner: Name | None = Field(None, description='The best of the menu; of two also "tie" or "both_bad".')
     ranking: Agents | None = Field(None, description="The whole menu, best first, without ties.")
     top: Agents | None = Field(None, description="The chosen ones, in no order.")
     best: Name | None = Field(None, description="With `worst`.")
     worst: Name | None = None
-    scores: Annotated[dict[Name, float], Field(max_length=1000)] | None = Field(
+    scores: Annotated[dict[Name, Number], Field(max_length=1000)] | None = Field(
         None, description="A score for each agent of the menu, higher is better."
     )
     voter: Name | None = Field(None, description="Who voted, in the caller's words.")

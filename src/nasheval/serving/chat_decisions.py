@@ -52,9 +52,10 @@ class _Choosing:
     async def first(self) -> Turn | None:
         """Return the default where the model is unsure, otherwise the agent of the session."""
         answer, default = await self._answer(self.ask.agents), self.service.settings.default
-        if default in self.ask.agents and answer.unsure:
+        unsure = self.decider.unsure(self.context, answer) if default in self.ask.agents else ""
+        if unsure:
             self.service.metrics.add("decisions_declined")
-            self.reason = f"{default} by default: {answer.unsure}"
+            self.reason = f"{default} by default: {unsure}"
             return Turn(default, 1.0)
         if self.session is None:
             return None

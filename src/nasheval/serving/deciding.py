@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Bools, Floats, Ints
-from nasheval.contexts.columns import CategoricalColumn, NumericColumn
+from nasheval.contexts.columns import CategoricalColumn, NumericColumn, VectorColumn
 from nasheval.errors import InputError, one_line
+from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.notes import few
-from nasheval.payoff.bridging import BRIDGED, SEEN, pair_matrix
-from nasheval.policy.choosing import winner_sets
+from nasheval.payoff.bridging import pair_matrix
+from nasheval.policy.choosing import WINNER
 from nasheval.serving.menus import menu_of
 from nasheval.serving.problems import Problem, invalid
 
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
 
 _KEPT = 64  # routers of other budgets and cost weights that are kept
 _FAR = 8.0  # standard deviations from the mean of the votes beyond which there are none
+_REMEMBERED = 1024  # answers
+_ROUNDING = 1e-6  # by which a lottery may miss a sum of one
 _NAMED = 4  # agents in a sentence
 
 
@@ -33,17 +36,17 @@ class Answer:
 
     Args:
         lottery: (K,).
+        shares: the same by name, of the candidates.
         up: (K,) the candidates.
         winners: by name.
         expected_cost: of the lottery, or None without costs.
-        unsure: why the votes say little here; "" where they do not.
     """
 
     lottery: Floats
+    shares: dict[str, float]
     up: Bools
     winners: list[str]
     expected_cost: float | None
-    unsure: str
 
 
 class Decider:
@@ -62,6 +65,12 @@ class Decider:
         self.columns = {column.name: column for column in self.encoder.columns}
         self.prompt_column = self.encoder.texts[0] if self.encoder.texts else None
         self._names = self.encoder.names
+        encoder = self.encoder.text_encoder
+        self._text_encoder = None if encoder is None else replace(encoder, cut=None)
+        self._vectors = any(isinstance(column, VectorColumn) for column in self.encoder.columns)
+        self._answers: dict[Hashable, Answer] = {}
+        self._all = np.ones(len(self.agents), bool)
+        self._always = router.column is None  # whether everybody may win everywhere
         self._empty: dict[str, Any] = dict.fromkeys(self._names)
         self._status: Ints = pair_matrix(router.payoff.status, len(self.agents))
         self._random: Random = SystemRandom()
@@ -75,7 +84,9 @@ class Decider:
         for name in given:
             if name not in self._empty:
                 known = few(self._names, 12) if self._names else "no columns"
-                raise invalid(f"the model knows no context column {name!r:.80}; it knows {known}", f"context.{name:.60}")
+                raise invalid(
+                    f"the model knows no context column {name!r:.80}; it knows {known}", f"context.{name:.60}"
+                )
         context = {**self._empty, **given}
         if prompt is not None:
             if self.prompt_column is None:
@@ -91,11 +102,10 @@ class Decider:
         return {name: value for name, value in context.items() if name in self.columns and value is not None}, texts
 
     def embedding(self, texts: Mapping[str, str]) -> bytes | None:
-        """Return the vectors of the texts, float32, one after another as the encoder has them; None without texts."""
-        if self.encoder.text_encoder is None or not texts:
+        """Return the vectors of the texts, float32, one after another, before any cut; None without texts."""
+        if self._text_encoder is None or not texts:
             return None
-        rows = [self.encoder.text_encoder.encode([texts.get(name)])[0] for name in self.encoder.texts]
-        return np.concatenate(rows).astype("<f4").tobytes()
+        return self._text_encoder.encode([*texts.values()]).astype("<f4").tobytes()
 
     # -- answers ------------------------------------------------------------------------------------------------------
 
@@ -107,32 +117,65 @@ class Decider:
         budget: float | None = None,
         cost_weight: float | None = None,
     ) -> Answer:
-        """Return the lottery and what to know of it; raises a Problem that names the argument."""
+        """Return the lottery and what to know of it; raises a Problem that names the argument.
+
+        Answers of contexts without texts are remembered: many callers ask about the same few.
+        """
+        key = self._key(context, agents, budget, cost_weight)
+        answer = None if key is None else self._answers.get(key)
+        if answer is None:
+            answer = self._answer(context, agents, budget, cost_weight)
+            if key is not None:
+                if len(self._answers) >= _REMEMBERED:
+                    self._answers.clear()
+                self._answers[key] = answer
+        return answer
+
+    def _key(self, context: dict[str, Any], agents: Sequence[str] | None, *terms: float | None) -> Hashable | None:
+        """Return what an answer hangs on, None where it cannot be told; 1, 1.0 and True are not the same category."""
+        if self.prompt_column is not None or self._vectors:
+            return None
+        values = tuple(context.values())
+        return values, tuple(map(type, values)), None if agents is None else tuple(agents), terms
+
+    def _answer(
+        self, context: dict[str, Any], agents: Sequence[str] | None, budget: float | None, cost_weight: float | None
+    ) -> Answer:
         self._check_agents(agents)
         try:
             router = self.router if budget is None and cost_weight is None else self._under(budget, cost_weight)
             lottery = np.asarray(router(context, agents=agents))
-            up = router.candidates(context, agents=agents)
+            up = self._all if self._always and agents is None else router.candidates(context, agents=agents)
             costs = router.costs(context)
         except InputError as error:
             raise _refused(error, budget, cost_weight) from None
-        if not np.isfinite(lottery).all():
+        shares = dict(zip(self.agents, lottery.tolist(), strict=True))
+        if not abs(sum(shares.values()) - 1) < _ROUNDING:  # also where it is no number
             raise invalid("no lottery can be computed here; are the context's numbers of the usual size?", "context")
-        [winners] = winner_sets(lottery[None], self.agents)
+        if up is not self._all:
+            shares = {name: shares[name] for name, there in zip(self.agents, up.tolist(), strict=True) if there}
+        least = min(WINNER, 0.5 / len(self.agents))  # as `winner_sets` has it
+        winners = [name for name, share in shares.items() if share > least]
         expected = None if costs is None else float(lottery @ costs)
-        return Answer(lottery, up, winners, expected, self._unsure(context, winners, up))
+        return Answer(lottery, shares, up, winners, expected)
 
     def draw(self, lottery: Floats, share: float | None = None) -> int:
         """Return an agent's number, drawn from the lottery; `share` in [0, 1) in place of chance."""
-        upto = np.cumsum(lottery)
-        at = (self._random.random() if share is None else share) * upto[-1]
-        return int(np.searchsorted(upto, at, side="right"))
+        at, last = self._random.random() if share is None else share, 0
+        for place, weight in enumerate(lottery.tolist()):
+            if weight > 0:
+                last, at = place, at - weight
+                if at < 0:
+                    break
+        return last
 
     def menu(self, context: dict[str, Any], answer: Answer, size: int) -> tuple[list[str], float]:
         """Return a menu to show a voter, and the probability of that menu in any order."""
         here = np.flatnonzero(answer.up)
         if not 2 <= size <= len(here):
-            raise invalid(f"size is {size}; accepted is a whole number from 2 to {len(here)}, the agents that are up", "size")
+            raise invalid(
+                f"size is {size}; accepted is a whole number from 2 to {len(here)}, the agents that are up", "size"
+            )
         payoff = self.router.game(context)[np.ix_(here, here)]
         menu, propensity = menu_of(answer.lottery[here], payoff, size, self.floor, self._random)
         return [self.agents[here[place]] for place in menu], propensity
@@ -144,10 +187,9 @@ class Decider:
 
     def reason(self, answer: Answer, agent: str) -> str:
         """Return why this agent, in one line."""
-        shares = {name: float(answer.lottery[self.agents.index(name)]) for name in answer.winners}
-        others = few([f"{name} {share:.2f}" for name, share in shares.items() if name != agent], _NAMED)
-        drawn = float(answer.lottery[self.agents.index(agent)])
-        said = f"{agent} has {drawn:.2f} of the lottery" + (f", beside {others}" if others else "")
+        shares = answer.shares
+        others = few([f"{name} {shares[name]:.2f}" for name in answer.winners if name != agent], _NAMED)
+        said = f"{agent} has {shares[agent]:.2f} of the lottery" + (f", beside {others}" if others else "")
         return said + self._lines(agent, answer.up.tobytes())
 
     # -- inside -------------------------------------------------------------------------------------------------------
@@ -160,22 +202,22 @@ class Decider:
         known = self.agents
         for name in agents or ():
             if name not in known:
-                raise invalid(f"there is no agent {name!r:.80}; accepted are {few(known, 12)}", "agents", "unknown_agent")
+                raise invalid(
+                    f"there is no agent {name!r:.80}; accepted are {few(known, 12)}", "agents", "unknown_agent"
+                )
 
-    def _unsure(self, context: Mapping[str, Any], winners: Sequence[str], up: Bools) -> str:
+    def unsure(self, context: Mapping[str, Any], answer: Answer) -> str:
         """Return why the votes say little here: a value that none of them had, or a winner that met nobody."""
         for name, column in self.columns.items():
             value = context[name]
-            if isinstance(column, CategoricalColumn) and value is not None and str(value) not in column.levels:
-                if not isinstance(value, bool | float):
-                    return f"no vote, or few, had {name} = {str(value)[:40]}"
-            elif isinstance(column, NumericColumn) and type(value) in (int, float):
-                if abs(value - column.mean) > _FAR * column.scale:
-                    return f"no vote had {name} near {value:.6g}"
-        rows = self._status[[self.agents.index(name) for name in winners]]
-        met = (rows == SEEN) & up
-        if up.sum() > 1 and not met.any():
-            return f"{few(winners, _NAMED)} was never compared with another candidate"
+            if isinstance(column, CategoricalColumn) and isinstance(value, str) and value not in column.levels:
+                return f"no vote, or few, had {name} = {value[:40]}"
+            if isinstance(column, NumericColumn) and _is_far(column, value):
+                return f"no vote had {name} near {value:.6g}"
+        rows = self._status[[self.agents.index(name) for name in answer.winners]]
+        met = (rows == SEEN) & answer.up
+        if answer.up.sum() > 1 and not met.any():
+            return f"{few(answer.winners, _NAMED)} was never compared with another candidate"
         return ""
 
     def _rivals_line(self, agent: str, up: bytes) -> str:
@@ -187,6 +229,10 @@ class Decider:
         named = few([self.agents[rival] for rival in unseen], _NAMED)
         how = "bridged through others" if (self._status[place][unseen] == BRIDGED).all() else "nothing connects some"
         return f"; never compared with {named} ({how})"
+
+
+def _is_far(column: NumericColumn, value: Any) -> bool:
+    return type(value) in (int, float) and abs(value - column.mean) > _FAR * column.scale
 
 
 def _refused(error: InputError, budget: float | None, cost_weight: float | None) -> Problem:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Sequence
 from time import perf_counter
 from typing import Any
 
 from fastapi import Request, Response
+from pydantic_core import to_json
 from sqlalchemy.exc import SQLAlchemyError
 
 from nasheval.serving.about import NOTHING, About, about
@@ -38,8 +38,7 @@ def service_of(request: Request) -> Service:
 
 def json_response(value: Any, status: int = 200) -> Response:
     """Return an answer; nothing of it may be kept by proxies."""
-    body = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()
-    return Response(body, status, {"cache-control": "no-store"}, "application/json")
+    return Response(to_json(value), status, {"cache-control": "no-store"}, "application/json")
 
 
 # -- deciding ---------------------------------------------------------------------------------------------------------
@@ -56,7 +55,7 @@ async def decide(service: Service, asked: RouteRequest, client: str) -> dict[str
     """Return the answer of /v1/route, and keep the decision."""
     decider, secret = service.decider, service.secret
     context = decider.context(asked.context, asked.prompt)
-    terms = {"agents": asked.agents, "budget": asked.budget, "cost_weight": asked.cost_weight}
+    terms: dict[str, Any] = {"agents": asked.agents, "budget": asked.budget, "cost_weight": asked.cost_weight}
     began = perf_counter()
     if asked.prompt is not None and len(asked.prompt) > _LONG:
         answer = await asyncio.to_thread(decider.answer, context, **terms)
@@ -66,9 +65,9 @@ async def decide(service: Service, asked: RouteRequest, client: str) -> dict[str
     if asked.default and asked.default not in decider.agents:
         raise invalid(f"there is no agent {asked.default!r:.80} to decline to", "default", "unknown_agent")
     hashed = keyed(secret, SESSION, asked.session) if asked.session else None
-    declined = bool(default and answer.unsure)
-    if declined:
-        agent, propensity, reason = default, 1.0, f"{default} by default: {answer.unsure}"
+    unsure = decider.unsure(context, answer) if default else ""
+    if unsure:
+        agent, propensity, reason = default, 1.0, f"{default} by default: {unsure}"
         service.metrics.add("decisions_declined")
     elif hashed is not None:
         agent, propensity, reason = await _sticky(service, decider, asked, context, answer, hashed)
@@ -87,12 +86,12 @@ async def decide(service: Service, asked: RouteRequest, client: str) -> dict[str
     return {
         "decision_id": token,
         "agent": agent,
-        "lottery": _shares(decider, answer),
+        "lottery": answer.shares,
         "winners": answer.winners,
         "propensity": propensity,
         "reason": reason,
         "expected_cost": answer.expected_cost,
-        "declined": declined,
+        "declined": bool(unsure),
         "model_version": decider.version,
     }
 
@@ -130,9 +129,7 @@ async def _sticky(
     return agent, float(answer.lottery[place]), reason
 
 
-def _may_stay(
-    decider: Decider, asked: RouteRequest, context: dict[str, Any], answer: Answer, agent: str
-) -> bool:
+def _may_stay(decider: Decider, asked: RouteRequest, context: dict[str, Any], answer: Answer, agent: str) -> bool:
     if agent not in decider.agents or not answer.up[decider.agents.index(agent)]:
         return False
     return asked.budget is None or decider.costs_of(context).get(agent, 0.0) <= asked.budget
@@ -149,13 +146,20 @@ async def compare(request: Request) -> Response:
     kept = about(decider, context, service.secret, keep_prompts=service.settings.keep_prompts)
     token, row = _decision(
         service, decider, "compare", menu, propensity, kept,
-        client=scope[CLIENT], session=None, answer=answer, reason="", terms={"agents": asked.agents, "size": asked.size},
+        client=scope[CLIENT], session=None, answer=answer, reason="",
+        terms={"agents": asked.agents, "size": asked.size},
     )  # fmt: skip
     await _stored(service, DECISIONS.name, row)
     service.metrics.add("decisions_compared")
-    lottery = _shares(decider, answer)
+    lottery = answer.shares
     return json_response(
-        {"decision_id": token, "menu": menu, "propensity": propensity, "lottery": lottery, "model_version": decider.version}
+        {
+            "decision_id": token,
+            "menu": menu,
+            "propensity": propensity,
+            "lottery": lottery,
+            "model_version": decider.version,
+        }
     )
 
 
@@ -177,18 +181,12 @@ def _decision(
     decision = Decision(new_id(), kind, decider.version, tuple(menu), propensity, kept.digest)
     row = {
         "id": decision.id, "kind": kind, "version": decider.version, "at": now(), "client": client, "session": session,
-        "menu": json.dumps(list(menu), ensure_ascii=False), "propensity": propensity,
-        "lottery": json.dumps(_shares(decider, answer), ensure_ascii=False), "reason": reason,
-        "terms": json.dumps({name: one for name, one in terms.items() if one is not None}, ensure_ascii=False),
+        "menu": to_json(list(menu)).decode(), "propensity": propensity,
+        "lottery": to_json(answer.shares).decode(), "reason": reason,
+        "terms": to_json({name: one for name, one in terms.items() if one is not None}).decode(),
         **kept.columns,
     }  # fmt: skip
     return signed(decision, service.secret), row
-
-
-def _shares(decider: Decider, answer: Answer) -> dict[str, float]:
-    """Return the lottery of the agents that are up."""
-    pairs = zip(decider.agents, answer.lottery.tolist(), answer.up.tolist(), strict=True)
-    return {name: share for name, share, up in pairs if up}
 
 
 async def _stored(service: Service, table: str, row: dict[str, Any]) -> Any:
@@ -219,19 +217,21 @@ async def collect(service: Service, vote: FeedbackRequest, client: str) -> tuple
     decider = service.decider
     decision = None if vote.decision_id is None else opened(vote.decision_id, service.secret)
     if vote.decision_id is not None and decision is None:
-        raise invalid("no decision of this service has this id; give it as it was answered", "decision_id", "unknown_decision")
+        raise invalid(
+            "no decision of this service has this id; give it as it was answered", "decision_id", "unknown_decision"
+        )
     proposed = decision.menu if decision is not None and decision.kind == "compare" else None
     menu = menu_of(vote, proposed)
     if proposed is None:
         _check_known(service, decider, menu)
     blocks, zero = answer_of(vote, menu)
     columns = await _context_of(service, decider, vote, decision)
-    said = {"menu": sorted(menu), "blocks": blocks, "zero": zero, "voter": vote.voter}
+    said: dict[str, Any] = {"menu": sorted(menu), "blocks": blocks, "zero": zero, "voter": vote.voter}
     said |= {"decision": decision and decision.id, "context": columns["context"], "prompt": columns["prompt_hash"]}
     row = {
         "id": new_id(), "client": client, "key": vote.key, "digest": digest_of(service.secret, said),
         "decision": decision.id if decision else None, "version": decision.version if decision else decider.version,
-        "at": now(), "voter": vote.voter, "menu": json.dumps(menu, ensure_ascii=False), "blocks": blocks, "zero": zero,
+        "at": now(), "voter": vote.voter, "menu": to_json(menu).decode(), "blocks": blocks, "zero": zero,
         "propensity": decision.propensity if decision is not None and proposed is not None else None, **columns,
     }  # fmt: skip
     name, repeated = await _stored(service, VOTES.name, row)

@@ -30,6 +30,8 @@ def forget(engine: Engine, secret: bytes, what: str, value: str) -> dict[str, in
 
     The decisions behind deleted votes go with them.
     """
+    decisions: ColumnElement[bool]
+    votes: ColumnElement[bool]
     with writing(engine) as connection:
         match what:
             case "session":

@@ -66,7 +66,14 @@ class Guard:
             if service.settings.log_requests:
                 path = scope["path"] if scope["path"] in ROUTES else "other"
                 client = scope.get(CLIENT, "")
-                log("request", method=scope["method"], route=path, status=status, client=client, seconds=round(seconds, 6))
+                log(
+                    "request",
+                    method=scope["method"],
+                    route=path,
+                    status=status,
+                    client=client,
+                    seconds=round(seconds, 6),
+                )
 
     async def _admitted(self, service: Service, scope: Scope, receive: Receive) -> Receive:
         """Return what gives the body again, which was read; raises a Problem."""
@@ -83,6 +90,12 @@ class Guard:
         if scope["method"] not in _METHODS:
             return receive
         return await _read(scope, headers, receive, settings.max_body, settings.body_seconds)
+
+
+def _log_request(scope: Scope, status: int, seconds: float) -> None:
+    path = scope["path"] if scope["path"] in ROUTES else "other"
+    method = scope["method"] if scope["method"].isalpha() else "other"
+    log("request", method=method, route=path, status=status, client=scope.get(CLIENT, ""), seconds=round(seconds, 6))
 
 
 def _client(service: Service, headers: dict[bytes, bytes], wanted: str) -> str:
@@ -109,9 +122,7 @@ def _address(scope: Scope) -> str:
     return str((scope.get("client") or ("",))[0])
 
 
-async def _read(
-    scope: Scope, headers: dict[bytes, bytes], receive: Receive, most: int, seconds: float
-) -> Receive:
+async def _read(scope: Scope, headers: dict[bytes, bytes], receive: Receive, most: int, seconds: float) -> Receive:
     """Read a request's body into its scope; return what gives it again."""
     kind = headers.get(b"content-type", b"").split(b";")[0].strip().lower()
     if kind != b"application/json":

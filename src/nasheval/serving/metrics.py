@@ -9,7 +9,7 @@ from __future__ import annotations
 import mmap
 import os
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from secrets import token_hex
 
@@ -90,7 +90,7 @@ class Metrics:
         cells[first + len(BUCKETS) + 1] += seconds
         cells[first + len(BUCKETS) + 2] += 1
 
-    def text(self, gauges: dict[str, tuple[str, float]]) -> str:
+    def text(self, gauges: Mapping[str, tuple[str, float]]) -> str:
         """Return all of it; `gauges` are {name: (what it is, value)} of this moment."""
         sums = self._sums()
         lines = [line for name, about in _PLAIN.items() for line in _series(name, about, "counter", [name], sums)]

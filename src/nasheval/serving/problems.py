@@ -1,6 +1,6 @@
 """`Problem`: what a request is refused with; every error of the service has this one shape.
 
-    {"error": {"code": "unknown_agent", "message": "...", "argument": "agents"}}
+{"error": {"code": "unknown_agent", "message": "...", "argument": "agents"}}
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from starlette.responses import Response
 _HEADERS = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
-class Problem(Exception):
+class Problem(Exception):  # noqa: N818 (as HTTP calls it)
     """A request that is refused.
 
     Args:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import signal
 from concurrent.futures import ThreadPoolExecutor
@@ -61,6 +62,8 @@ class Service:
 
     def begin(self) -> None:
         """Look for changes from now on."""
+        gc.collect()
+        gc.freeze()  # what is there now stays, and need not be looked through for garbage while requests wait
         self._poller = asyncio.get_running_loop().create_task(self._poll())
         log("started", store=shown(self.settings.store), version=self.decider.version)
 
@@ -121,26 +124,29 @@ class Service:
                 expire(self.engine, self.settings.retention_days, self.settings.session_hours)
             self._say("store", self.writer.trouble)
         except SQLAlchemyError as error:
-            return self._say("store", plainly(error))
+            self._say("store", plainly(error))
+            return
         finally:
             self._say("poll", "")
         self._take_up(wanted)
 
     def _take_up(self, wanted: str | None) -> None:
         if wanted is None or wanted == self.decider.version:
-            return self._say("model", "")
+            self._say("model", "")
+            return
         name, since = self._refused
         if name == wanted and monotonic() - since < _AGAIN_SECONDS:
-            return None
+            return
         try:
             self.decider = self._load(wanted)  # one assignment: a request has the old one or the new one
         except (NashEvalError, SQLAlchemyError, OSError) as error:
             self._refused = wanted, monotonic()
             self.metrics.add("model_refusals")
-            return self._say("model", f"version {wanted} cannot be served ({one_line(error)})")
+            self._say("model", f"version {wanted} cannot be served ({one_line(error)})")
+            return
         self.metrics.add("model_swaps")
         log("version_taken_up", version=wanted)
-        return self._say("model", "")
+        self._say("model", "")
 
     def _say(self, what: str, problem: str) -> None:
         """Keep a problem, and log it when it comes and goes."""

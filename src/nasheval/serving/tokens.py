@@ -1,6 +1,6 @@
 """`decision_id`: what a vote needs of a decision, signed, so that it can be checked without asking the store.
 
-    ID.PAYLOAD.SIGNATURE: the id of the decision's row; its kind, version, menu, propensity and a digest of its context
+ID.PAYLOAD.SIGNATURE: the id of the decision's row; its kind, version, menu, propensity and a digest of its context
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from hashlib import blake2b
 from secrets import token_bytes
 from typing import Any
+
+from pydantic_core import to_json
 
 _SIGNATURE = 16  # bytes
 _LONGEST = 8192  # characters
@@ -46,7 +48,7 @@ def new_id() -> str:
 def signed(decision: Decision, secret: bytes) -> str:
     """Return the id that the caller gets."""
     each = [decision.kind[0], decision.version, list(decision.menu), decision.propensity, decision.about]
-    payload = json.dumps(each, separators=(",", ":"), ensure_ascii=False).encode()
+    payload = to_json(each)
     text = f"{decision.id}.{_text(payload)}"
     return f"{text}.{_signature(text, secret)}"
 
@@ -77,7 +79,9 @@ def share_of(secret: bytes, text: str) -> float:
 
 
 def _signature(text: str, secret: bytes) -> str:
-    return _text(blake2b(text.encode("utf-8", "replace"), digest_size=_SIGNATURE, key=secret, person=b"decision").digest())
+    return _text(
+        blake2b(text.encode("utf-8", "replace"), digest_size=_SIGNATURE, key=secret, person=b"decision").digest()
+    )
 
 
 def _text(raw: bytes) -> str:

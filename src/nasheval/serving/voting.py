@@ -82,7 +82,7 @@ def _partition(vote: FeedbackRequest, menu: Sequence[str], form: str) -> Partiti
                 raise InputError("best was given without worst; give both, or winner alone")
             return best_worst(vote.best, vote.worst, agents)
         case "scores":
-            return scores({**(vote.scores or {})})
+            return scores({name: score for name, score in (vote.scores or {}).items()})  # noqa: C416 (for its type)
         case _:
             if vote.zero is None:
                 accepted = "blocks, winner, ranking, top, best and worst, or scores"

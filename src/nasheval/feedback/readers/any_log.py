@@ -21,6 +21,7 @@ from nasheval.feedback.readers.arenas import ARENAS
 from nasheval.feedback.readers.formats import Format, converted, from_records, from_table, settled
 from nasheval.feedback.readers.judges import ARENA_HARD, JUDGES, NO_BASELINE, QUESTIONS
 from nasheval.feedback.readers.own_fields import OWN_FIELDS
+from nasheval.feedback.readers.partitions import PARTITIONS, read_partitions
 from nasheval.feedback.readers.preflib import SUFFIXES
 from nasheval.feedback.readers.rankings import read_rankings
 from nasheval.feedback.readers.score_files import SCORE_FILES
@@ -29,11 +30,12 @@ from nasheval.feedback.readers.sources import Source, list_files, open_file, ope
 from nasheval.feedback.readers.text_files import first_records, is_json, read_lines, read_records
 from nasheval.feedback.readers.votes import read_votes
 
-FORMATS: tuple[Format, ...] = (*JUDGES, *ARENAS, *ANNOTATION, *SCORE_FILES)
+FORMATS: tuple[Format, ...] = (*JUDGES, *ARENAS, *ANNOTATION, *SCORE_FILES, PARTITIONS)
 READERS: dict[str, Callable[..., Feedback]] = {
     "votes": read_votes,
     "rankings": read_rankings,
     "scores": read_scores,
+    "partitions": read_partitions,
 }
 _JSON = (".json", ".jsonl", ".ndjson")
 _QUESTIONS = ("question.jsonl", "questions.jsonl")

@@ -20,7 +20,7 @@ from nasheval.feedback.readers.row_checks import short
 from nasheval.feedback.readers.sources import Piece, Source, open_source, table_source
 from nasheval.feedback.readers.text_files import Record
 
-Kind = Literal["votes", "rankings", "scores", "questions"]
+Kind = Literal["votes", "rankings", "scores", "partitions", "questions"]
 ROW = "#row"  # among columns that a format makes: the place of the row that each is made of
 Columns: TypeAlias = dict[str, Any]  # arrays of one length
 Whole: TypeAlias = Callable[[pa.Table, str, str], tuple[pa.Table, dict[str, int]]]

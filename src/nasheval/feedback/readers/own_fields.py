@@ -36,6 +36,7 @@ def _both(fields: str) -> dict[str, str]:
 
 # By the name of the format.
 OWN_FIELDS: dict[str, OwnFields] = {
+    "NashEval votes": OwnFields(("vote.blocks", "vote.zero"), ("vote.menu",)),
     "arena-hard judgments": OwnFields(("games*",), ("model", "baseline"), _both("model or baseline")),
     "AlpacaEval annotations": OwnFields(("preference*", "raw_completion*", "grade"), ("generator_[12]",)),
     "MT-bench pairs": OwnFields(
