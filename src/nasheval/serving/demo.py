@@ -1,16 +1,13 @@
-"""Tiny OpenAI-compatible upstreams on this machine, with canned answers: for the demo, for tests, for benchmarks.
-
-    python -m nasheval.serving.demo 8101 terse 8102 chatty
-"""
+"""A tiny OpenAI-compatible upstream with canned answers: for the demo, for tests, for benchmarks."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+from zlib import crc32
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -30,10 +27,10 @@ _STYLES = {
 
 @dataclass(frozen=True)
 class CannedUpstream:
-    """An ASGI application that answers every question in one manner.
+    """An ASGI application that answers every question in one manner, or each model in one of several.
 
     Args:
-        style: one of terse, chatty, list, careful.
+        style: one of terse, chatty, list, careful; with commas, what a model's name falls on.
         key: what Authorization must carry; "": nothing is asked.
         word_seconds: pause between streamed words.
     """
@@ -56,15 +53,18 @@ class CannedUpstream:
         except (ValueError, LookupError, TypeError, AttributeError):
             return await _reply(send, 400, _error("messages are missing", "invalid_request_error"))
         tools = body.get("tools")
-        message = _calls(tools[0], prompt) if tools else {"role": "assistant", "content": self.text(prompt)}
+        text = self.text(prompt, str(body.get("model", "")))
+        message = _calls(tools[0], prompt) if tools else {"role": "assistant", "content": text}
         if body.get("stream"):
             usage = bool((body.get("stream_options") or {}).get("include_usage"))
             return await self._stream(send, message, prompt, usage)
         await _reply(send, 200, self._completion(message, prompt))
 
-    def text(self, prompt: str) -> str:
-        """Return the answer to a prompt."""
-        return _STYLES[self.style].format(prompt=prompt.strip().rstrip("?.!") or "nothing")
+    def text(self, prompt: str, model: str = "") -> str:
+        """Return the answer of a model to a prompt."""
+        styles = self.style.split(",")
+        style = styles[crc32(model.encode()) % len(styles)]
+        return _STYLES[style].format(prompt=prompt.strip().rstrip("?.!") or "nothing")
 
     def _completion(self, message: dict[str, Any], prompt: str) -> dict[str, Any]:
         choice = {"index": 0, "message": message, "finish_reason": _reason(message)}
@@ -142,8 +142,3 @@ async def _reply(send: Send, status: int, value: dict[str, Any]) -> None:
     headers = [*_JSON, (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-def styles() -> tuple[str, ...]:
-    """Return the manners of answering."""
-    return tuple(_STYLES)
