@@ -12,7 +12,7 @@ from nasheval.serving.app import create_app
 from nasheval.serving.demo import CannedUpstream
 from nasheval.serving.settings import Settings
 
-from .worlds import AGENTS, EVIL, served, small_model, toml
+from .worlds import AGENTS, EVIL, model_folder, served, toml
 
 openai = pytest.importorskip("openai", reason="openai is not installed (extra 'dev')")
 HELLO = [{"role": "user", "content": "hello there"}]
@@ -31,12 +31,11 @@ TOOLS = [
 @pytest.fixture(scope="module")
 def service(tmp_path_factory):
     folder = tmp_path_factory.mktemp("live")
-    small_model().save(folder / "model")
     with served(CannedUpstream("terse", key="sk-terse")) as one, served(CannedUpstream("chatty")) as two:
         upstreams = {"terse": f'url = "{one}/v1"\nkey = "TERSE_KEY"', "chatty": f"{two}/v1", EVIL: "http://127.0.0.1:9/v1"}
         policies = "\n[policies.cheap]\ncost_weight = 2.0\n"
         settings = Settings(
-            model=str(folder / "model"),
+            model=str(model_folder()),
             store=str(folder / "votes.db"),
             upstreams=str(toml(folder / "upstreams.toml", upstreams, policies)),
         )
@@ -141,6 +140,7 @@ def test_a_failure_is_logged_with_the_decision(client, service):
     assert "failed; the propensity is given that" in failed[0][1]
 
 
+@pytest.mark.slow
 def test_litellm(service):
     litellm = pytest.importorskip("litellm", reason="litellm is not installed (extra 'dev')")
     how = {"model": "openai/chatty", "messages": HELLO, "api_base": f"{service[0]}/v1", "api_key": "none"}

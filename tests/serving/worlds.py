@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 import socket
+import tempfile
 import threading
 from contextlib import contextmanager, suppress
+from functools import cache
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -38,6 +43,15 @@ def small_model(**options):
     quick = {"outcome": "lightgbm", "propensity": "marginal", "folds": 2, "verbose": False}
     costs = {"terse": 1.0, "chatty": 3.0, EVIL: 2.0}
     return ne.NashEval(**{**quick, "costs": costs, **options}).fit(votes())
+
+
+@cache
+def model_folder():
+    """The folder of such a model, fitted once per process."""
+    folder = Path(tempfile.mkdtemp(prefix="nasheval-test-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    small_model().save(folder / "model")
+    return folder / "model"
 
 
 def free_port():

@@ -83,7 +83,8 @@ def _stored(service: Service, explorer: Explorer) -> dict[str, Any]:
         total = connection.execute(select(func.count()).select_from(VOTES)).scalar_one()
         decisions = connection.execute(select(func.count()).select_from(DECISIONS)).scalar_one()
         times = [at for (at,) in connection.execute(select(VOTES.c.at).where(VOTES.c.at >= begin))]
-        kinds = dict(connection.execute(select(VOTES.c.zero, func.count()).group_by(VOTES.c.zero)).tuples().all())
+        counted = connection.execute(select(VOTES.c.zero, func.count()).group_by(VOTES.c.zero))
+        kinds = {zero: count for zero, count in counted}
     by_hour = [0] * _HOURS
     for at in times:
         by_hour[min(int((at - begin) / _HOUR), _HOURS - 1)] += 1

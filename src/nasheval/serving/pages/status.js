@@ -67,7 +67,7 @@ function draw(found) {
     };
     const of = [words("Agent", "agent"), number("Served", "served"), number("Refusals passed on", "passed_on"), faults, ...times];
     const spent = [number("Tokens", "tokens"), number("Cost", "cost", (value) => (value === null ? MISSING : brief(value)))];
-    fill("upstreams", table("upstream-rows", "Upstreams", [...of, ...spent], found.gateway.agents, "None was asked yet."));
+    fill("upstreams", table("upstream-rows", "What each upstream did", [...of, ...spent], found.gateway.agents, "None was asked yet."));
   }
   const drift = [
     words("Column", "column"),
