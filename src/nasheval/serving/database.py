@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from secrets import token_hex
+from time import monotonic, sleep
 from typing import Any
 from urllib.parse import quote
 
@@ -105,9 +106,24 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
     connection.isolation_level = None  # transactions begin where we say, not where the driver thinks so
     cursor = connection.cursor()
     # FULL: a commit is on the disk when it returns, whatever happens to the machine then.
-    for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON", "trusted_schema=OFF"):
+    _set_wal(cursor)
+    for setting in ("synchronous=FULL", "secure_delete=ON", "trusted_schema=OFF"):
         cursor.execute(f"PRAGMA {setting}")
     cursor.close()
+
+
+def _set_wal(cursor: Any) -> None:
+    """Have readers and the writer not wait for each other; kept in the file, and changed by one process at a time."""
+    until = monotonic() + _BUSY_SECONDS
+    while True:
+        try:
+            if cursor.execute("PRAGMA journal_mode").fetchone()[0] != "wal":
+                cursor.execute("PRAGMA journal_mode=WAL")
+            return
+        except sqlite3.OperationalError as error:
+            if "locked" not in str(error) or monotonic() > until:
+                raise
+            sleep(0.01)
 
 
 def _begin_sqlite(connection: Connection) -> None:

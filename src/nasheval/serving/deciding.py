@@ -17,6 +17,7 @@ from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.notes import few
 from nasheval.payoff.bridging import pair_matrix
 from nasheval.policy.choosing import WINNER
+from nasheval.serving.logs import log
 from nasheval.serving.menus import menu_of
 from nasheval.serving.problems import Problem, invalid
 
@@ -72,10 +73,24 @@ class Decider:
         self._all = np.ones(len(self.agents), bool)
         self._always = router.column is None  # whether everybody may win everywhere
         self._empty: dict[str, Any] = dict.fromkeys(self._names)
-        self._status: Ints = pair_matrix(router.payoff.status, len(self.agents))
+        self._status: Ints = np.array(pair_matrix(router.payoff.status, len(self.agents)))
+        np.fill_diagonal(self._status, -1)  # nobody meets itself
         self._random: Random = SystemRandom()
         self._under = lru_cache(_KEPT)(self._router_under)
         self._lines = lru_cache(4096)(self._rivals_line)
+
+    def ready(self) -> Decider:
+        """Compile or load now what requests take: budgets, cost weights and menus, where there are such."""
+        try:
+            costs = self.router.costs(self._empty)
+            if costs is not None:
+                for terms in ((float(costs.max()), None), (None, 0.1)):
+                    self._under(*terms).ready()
+            if len(self.agents) > 1:
+                self.menu(self._empty, self._answer(self._empty, None, None, None), 2)
+        except (InputError, Problem) as error:  # a model may ask for columns that have to be given
+            log("not_warmed", reason=one_line(error))
+        return self
 
     # -- contexts -----------------------------------------------------------------------------------------------------
 
@@ -84,9 +99,8 @@ class Decider:
         for name in given:
             if name not in self._empty:
                 known = few(self._names, 12) if self._names else "no columns"
-                raise invalid(
-                    f"the model knows no context column {name!r:.80}; it knows {known}", f"context.{name:.60}"
-                )
+                said = f"the model knows no context column {name!r:.80}; it knows {known}"
+                raise invalid(said, f"context.{name:.60}", "unknown_column")
         context = {**self._empty, **given}
         if prompt is not None:
             if self.prompt_column is None:
@@ -136,7 +150,10 @@ class Decider:
         if self.prompt_column is not None or self._vectors:
             return None
         values = tuple(context.values())
-        return values, tuple(map(type, values)), None if agents is None else tuple(agents), terms
+        kinds = tuple(map(type, values))
+        if list in kinds:
+            return None
+        return values, kinds, None if agents is None else tuple(agents), terms
 
     def _answer(
         self, context: dict[str, Any], agents: Sequence[str] | None, budget: float | None, cost_weight: float | None

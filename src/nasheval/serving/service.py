@@ -96,7 +96,7 @@ class Service:
         default = self.settings.default
         if default and default not in router.agents:
             raise InputError(f"The default {default!r} is no agent of this model; it has {', '.join(router.agents)}.")
-        return Decider(name, router, floor=self.settings.floor)
+        return Decider(name, router, floor=self.settings.floor).ready()
 
     # -- looking for changes ------------------------------------------------------------------------------------------
 

@@ -134,7 +134,8 @@ class Writer:
         try:
             with writing(self._engine) as connection:
                 outcomes = _write_all(connection, batch)
-            self._require_file()
+                self._require_file()
+            self._require_file()  # nothing is acknowledged that went into a file nobody finds any more
         except (DataError, IntegrityError) as error:
             if len(batch) > 1:  # one row that the store refuses is no reason to refuse the others
                 for job in batch:

@@ -137,8 +137,8 @@ def _codes(checks: RowChecks, table: pa.Table) -> tuple[Ints, Any]:
 
 def _entries(checks: RowChecks, blocks: pa.Array) -> tuple[Ints, Ints, pa.Array]:
     """Return of each row how many agents it holds, and of each agent its block and name."""
-    inner = blocks.type.value_type if is_list(blocks) else None
-    if inner is None or not (pa.types.is_list(inner) or pa.types.is_large_list(inner)):
+    inner = blocks.type.value_type if is_list(blocks.type) else None
+    if inner is None or not is_list(inner):
         fix = "write one list of agents per block, best block first"
         raise ReadError(
             f"it holds {blocks.type}", source=checks.source, column=BLOCKS, accepted="lists of lists of agents", fix=fix
