@@ -4,9 +4,10 @@ BIN := .venv/bin
 READY := .venv/.ready
 WORKERS ?= auto
 
-.PHONY: help setup demo test lint fix bench bench-peers studies docs dist clean
+.PHONY: help setup demo serve test lint fix bench bench-peers studies docs dist clean
 help:
 	@echo "make demo   set up, fit the bundled chat log, say which model to ship, and write report.html"
+	@echo "make serve  the same, and open it live: explore, vote, and an OpenAI-compatible gateway"
 	@echo "make test   set up and pass the whole suite"
 	@echo "make lint   style, types and import order        make fix    mend the style"
 	@echo "make bench  print the table of benchmarks        make docs   build the site of docs/ in build/site"
@@ -20,13 +21,17 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "nasheval needs Python 3.11 or newer: make PYTHON=python3.12")'
 	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[text,dev]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[text,serve,dev]'
 	$(BIN)/python -m nasheval.policy.warming  # compiles the solvers once
 	@touch $(READY)
 
 demo: setup
 	@mkdir -p build
 	$(BIN)/nasheval fit chat --holdout 0 -o build/demo --overwrite --report report.html
+
+serve: setup
+	@test -f build/demo/manifest.json || $(BIN)/nasheval fit chat --holdout 0 -o build/demo --overwrite
+	$(BIN)/python -m nasheval.serving.live_demo build/demo --store build/serve/votes.db
 
 test: setup
 	$(BIN)/python -m pytest -n $(WORKERS)

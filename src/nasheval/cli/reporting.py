@@ -81,21 +81,9 @@ def report(
 
 def write(model: NashEval, out: Path, **options: Any) -> None:
     """Write the report of a fitted model; the options are those of `gather`."""
-    from nasheval.scoring.report import gather, write_report
+    from nasheval.scoring.report import gather_model, write_report
 
-    parameters = model.get_params(deep=False).items()
-    settings = {name: value for name, value in parameters if value is not None and name not in ("verbose", "engine")}
-    contents = gather(
-        model.stage1_,
-        regularizer=model.regularizer,
-        policy=model.policy_,
-        costs=model.costs,
-        budget=model.budget,
-        settings=settings,
-        seed=model.random_state,
-        **options,
-    )
-    write_report(contents, out)
+    write_report(gather_model(model, **options), out)
 
 
 @grouped

@@ -13,8 +13,9 @@ from starlette.exceptions import HTTPException
 
 import nasheval
 from nasheval.errors import NashEvalError, one_line
-from nasheval.serving import bodies, endpoints
+from nasheval.serving import answers, bodies, endpoints
 from nasheval.serving.guard import Guard
+from nasheval.serving.live import begin_live, add_live, end_live
 from nasheval.serving.logs import log
 from nasheval.serving.problems import Problem
 from nasheval.serving.scopes import ANY, OPEN, scope_of
@@ -42,11 +43,13 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         try:
             app.state.service = Service(chosen)
+            begin_live(app)
         except NashEvalError as error:
             log("not_started", reason=one_line(error))
             raise
         app.state.service.begin()
         yield
+        await end_live(app)
         await app.state.service.end()
 
     app = FastAPI(
@@ -59,6 +62,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         redirect_slashes=False,
     )
     add_routes(app)
+    add_live(app)
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http_error)
     app.add_middleware(Guard, service=lambda: app.state.service)
@@ -73,9 +77,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 def add_routes(app: FastAPI) -> None:
     """Add the routes of the service to an application."""
     add(app, "POST", "/v1/route", endpoints.route, bodies.RouteAnswer, bodies.RouteRequest)
-    add(app, "POST", "/v1/compare", endpoints.compare, bodies.CompareAnswer, bodies.CompareRequest)
-    add(app, "POST", "/v1/feedback", endpoints.feedback, bodies.FeedbackAnswer, bodies.FeedbackRequest, status=201)
-    add(app, "GET", "/v1/models", endpoints.models, bodies.ModelsAnswer)
+    add(app, "POST", "/v1/compare", answers.compare, bodies.CompareAnswer, bodies.CompareRequest)
+    add(app, "POST", "/v1/feedback", answers.feedback, bodies.FeedbackAnswer, bodies.FeedbackRequest, status=201)
+    add(app, "GET", "/v1/versions", endpoints.models, bodies.ModelsAnswer)
     add(app, "POST", "/v1/forget", endpoints.forget_data, bodies.ForgetAnswer, bodies.ForgetRequest)
     add(app, "GET", "/health", endpoints.health, bodies.HealthAnswer)
     add(app, "GET", "/ready", endpoints.ready, bodies.ReadyAnswer)

@@ -43,6 +43,7 @@ class CompareRequest(_Body):
     prompt: Text | None = None
     agents: Agents | None = Field(None, description="Those that may be shown; by default all.")
     size: int = Field(2, ge=2, le=1000, description="Agents in the menu.")
+    answers: bool = Field(False, description="Ask the upstreams for answers, and show these by letters, without names.")
 
 
 class FeedbackRequest(_Body):
@@ -98,13 +99,21 @@ class RouteAnswer(BaseModel):
     model_version: str
 
 
+class AnswerText(BaseModel):
+    """An answer without a name."""
+
+    label: str
+    text: str
+
+
 class CompareAnswer(BaseModel):
-    """A menu to show, in this order."""
+    """A menu to show, in this order; with `answers`, what its agents say in place of who they are."""
 
     decision_id: str
-    menu: list[str]
-    propensity: float = Field(description="Of this menu, in any order, in this context.")
-    lottery: dict[str, float]
+    menu: list[str] | None = Field(None, description="Left out with `answers`.")
+    propensity: float | None = Field(None, description="Of this menu, in any order, in this context.")
+    lottery: dict[str, float] | None = None
+    answers: list[AnswerText] | None = None
     model_version: str
 
 
@@ -113,6 +122,7 @@ class FeedbackAnswer(BaseModel):
 
     id: str
     duplicate: bool = Field(description="Whether it was there already, under this key.")
+    agents: dict[str, str] | None = Field(None, description="After a vote on answers without names: whose they were.")
 
 
 class ForgetAnswer(BaseModel):

@@ -12,12 +12,21 @@ _SCOPES = {
     "/v1/route": "route",
     "/v1/compare": "vote",
     "/v1/feedback": "vote",
-    "/v1/models": "admin",
+    "/v1/versions": "admin",
     "/v1/forget": "admin",
+    "/v1/chat/completions": "route",
+    "/v1/models": ANY,
+    "/v1/explore": "route",
+    "/v1/explore/lottery": "route",
+    "/v1/explore/why": "route",
+    "/v1/status": "admin",
+    "/": OPEN,
+    "/vote": OPEN,
+    "/status": OPEN,
 }
 ROUTES = tuple(_SCOPES)
 
 
 def scope_of(path: str) -> str:
     """Return the scope that a route takes."""
-    return _SCOPES.get(path, "admin")
+    return OPEN if path.startswith("/static/") else _SCOPES.get(path, "admin")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nasheval.scoring.report.gathering import ReportData, gather
+from nasheval.scoring.report.gathering import ReportData, gather, gather_model
 from nasheval.scoring.report.rendering import render, write_report
 
-__all__ = ["ReportData", "gather", "render", "write_report"]
+__all__ = ["ReportData", "gather", "gather_model", "render", "write_report"]

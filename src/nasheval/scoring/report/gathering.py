@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from importlib.metadata import version
-from typing import Any
+from typing import Any, Protocol
 
 from nasheval.contexts.table import is_number
 from nasheval.feedback.groups import Groups, grouping_columns, groups_by
@@ -30,6 +30,7 @@ from nasheval.scoring.report.views import DRAWN, MOST_GROUPS, SHOWN, GroupView, 
 from nasheval.scoring.ties import tells_nothing, tie_groups
 from nasheval.scoring.tool_rules import rule_of
 
+_NO_SETTINGS = ("verbose", "engine")
 _MOST_COLUMNS = 6  # that are grouped by unasked
 
 
@@ -71,6 +72,36 @@ class ReportData:
     held_out: dict[str, Any] | None
     settings: tuple[tuple[str, str], ...]
     notes: tuple[str, ...]
+
+
+class FittedModel(Protocol):
+    """What the report takes of a fitted `NashEval`."""
+
+    stage1_: Stage1
+    policy_: Policy
+    regularizer: Regularizer
+    costs: AnyCosts | None
+    budget: float | SoftBudget | None
+    random_state: int
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the arguments that it was made with."""
+        ...
+
+
+def gather_model(model: FittedModel, **options: Any) -> ReportData:
+    """Gather everything a report shows of a fitted model; the options are those of `gather`."""
+    parameters = model.get_params(deep=False).items()
+    return gather(
+        model.stage1_,
+        regularizer=model.regularizer,
+        policy=model.policy_,
+        costs=model.costs,
+        budget=model.budget,
+        settings={name: value for name, value in parameters if value is not None and name not in _NO_SETTINGS},
+        seed=model.random_state,
+        **options,
+    )
 
 
 def gather(

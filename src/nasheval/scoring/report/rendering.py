@@ -13,7 +13,9 @@ from importlib.resources import files
 from nasheval.files import whole_file
 from nasheval.scoring.report.gathering import ReportData
 
-_SCRIPTS = ("dom.js", "tables.js", "heat.js", "charts.js", "graph.js", "audit.js", "sections.js", "page.js")
+_SCRIPTS = (
+    "data.js", "dom.js", "tables.js", "heat.js", "charts.js", "graph.js", "audit.js", "sections.js", "groups.js", "page.js",
+)  # fmt: skip
 
 
 def render(data: ReportData) -> str:
@@ -23,15 +25,15 @@ def render(data: ReportData) -> str:
     to the page as text, never as HTML.
     """
     text = json.dumps(asdict(data), separators=(",", ":"), allow_nan=False)
-    script = "\n".join(_page_file(name) for name in _SCRIPTS)
+    script = "\n".join(page_file(name) for name in _SCRIPTS)
     filled = {
         "TITLE": escape(data.title).encode("utf-8", "replace").decode(),  # a lone surrogate has no UTF-8
         "HASH": b64encode(sha256(script.encode()).digest()).decode(),
-        "STYLE": _page_file("style.css"),
+        "STYLE": page_file("style.css"),
         "SCRIPT": script,
         "DATA": text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e"),
     }
-    head, *rest = _page_file("page.html").split("{{")
+    head, *rest = page_file("page.html").split("{{")
     pieces = [piece.partition("}}") for piece in rest]
     return head + "".join(filled[name] + text for name, _, text in pieces)
 
@@ -42,5 +44,6 @@ def write_report(data: ReportData, path: str | os.PathLike[str]) -> None:
         file.write(render(data).encode())
 
 
-def _page_file(name: str) -> str:
+def page_file(name: str) -> str:
+    """Return one of the files that the page is made of; the live pages share them."""
     return (files("nasheval.scoring.report") / "page" / name).read_text(encoding="utf-8")

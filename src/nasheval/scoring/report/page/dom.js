@@ -1,6 +1,5 @@
 "use strict";
 // Everything that comes from the data is written as text (textContent, attributes), never as HTML.
-const D = JSON.parse(document.getElementById("data").textContent);
 const SVG = "http://www.w3.org/2000/svg";
 const $ = (id) => document.getElementById(id);
 

@@ -1,0 +1,2 @@
+"use strict";
+const D = JSON.parse(document.getElementById("data").textContent); // what the report shows

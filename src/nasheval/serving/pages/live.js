@@ -1,0 +1,57 @@
+"use strict";
+// What all live pages share. Everything that comes from the service is written as text, never as HTML.
+const D = {}; // what the report's parts draw from
+const stored = (() => {
+  try {
+    sessionStorage.getItem("nasheval-key");
+    return sessionStorage;
+  } catch {
+    return { getItem: () => null, setItem: () => {} }; // in a frame that may keep nothing
+  }
+})();
+
+class Refusal extends Error {
+  constructor(status, error) {
+    super(error.message);
+    this.status = status;
+    this.code = error.code;
+  }
+}
+
+// Ask the service; a body makes it a POST. Raises a Refusal with what the service says.
+async function ask(path, body) {
+  const headers = { accept: "application/json" },
+    key = stored.getItem("nasheval-key");
+  if (key) headers.authorization = `Bearer ${key}`;
+  if (body) headers["content-type"] = "application/json";
+  let answer;
+  try {
+    answer = await fetch(path, { method: body ? "POST" : "GET", headers, body: body && JSON.stringify(body) });
+  } catch {
+    throw new Refusal(0, { code: "unreachable", message: "The service cannot be reached; try again." });
+  }
+  const said = await answer.json().catch(() => ({ error: { code: "junk", message: `Status ${answer.status}.` } }));
+  if (answer.ok) return said;
+  if (answer.status === 401) $("key-form").hidden = false;
+  throw new Refusal(answer.status, said.error ?? { code: "junk", message: `Status ${answer.status}.` });
+}
+
+function startKey(again) {
+  $("key-form").addEventListener("submit", (event) => {
+    event.preventDefault();
+    stored.setItem("nasheval-key", $("key").value.trim());
+    $("key").value = "";
+    $("key-form").hidden = true;
+    again();
+  });
+}
+
+function complain(id, error) {
+  const text = error instanceof Refusal ? error.message : "Something went wrong on this page; reload it.";
+  fill(id, el("p", { class: "note", role: "alert", text: text.charAt(0).toUpperCase() + text.slice(1) }));
+  if (!(error instanceof Refusal)) throw error;
+}
+
+const seconds = (value) =>
+  value === null || value === undefined ? MISSING : value < 1 ? `${brief(1000 * value)} ms` : `${brief(value)} s`;
+const clockTime = (at) => new Date(1000 * at).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
