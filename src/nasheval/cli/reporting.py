@@ -39,6 +39,9 @@ def report(
     refit: Annotated[
         bool, typer.Option("--refit/--no-refit", help="With --audit: whether to confirm by refits.")
     ] = True,
+    plan: Annotated[
+        bool, typer.Option("--plan", help="Add how many votes the usual goals would take, as nasheval plan does.")
+    ] = False,
     text_model: TEXT_MODEL = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Say nothing.")] = False,
 ) -> None:
@@ -52,7 +55,7 @@ def report(
 
       nasheval report model/ -o report.html --heldout heldout.parquet
 
-      nasheval report model/ -o report.html --by language --audit
+      nasheval report model/ -o report.html --by language --audit --plan
     """
     from nasheval.estimator import load
 
@@ -71,6 +74,10 @@ def report(
         columns = split(by)
         options_of_audit: dict[str, Any] = {"by": columns[0] if columns else None, "confirm": refit}
         parts = list(loaded.audit(**options_of_audit).sections.values())
+    if plan:
+        from nasheval.planning.plan import plan as planned
+
+        parts.append(planned(loaded))
     if not quiet:
         tell(f"writing the report {out} ...")
     options: dict[str, Any] = {"evaluation": evaluation, "margin": margin, "voters": voters, "parts": parts}
