@@ -1,6 +1,6 @@
 """Are planned votes as good as planned, and how many do planned menus spare?
 
-`python -m studies planning [--part widths|menus|all] [--logs 200] [--runs 24] [--jobs 2] [--seed 0] [--quick]`.
+`python -m studies planning [--part widths|menus|all] [--logs 200] [--runs 40] [--jobs 2] [--seed 0] [--quick]`.
 
 Widths: logs of 5, 20 and 60 agents; half of them ask pairs by context, with propensities that are estimated, half ask
 all alike and know it. A plan from the first votes says how wide intervals will be with two and four times as many; the
@@ -67,7 +67,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     known = parser("planning", __doc__)
     known.add_argument("--part", choices=("widths", "menus", "all"), default="all")
     known.add_argument("--logs", type=int, default=0, help="of widths; by default 200")
-    known.add_argument("--runs", type=int, default=0, help="of menus, for each number of agents; by default 24")
+    known.add_argument("--runs", type=int, default=0, help="of menus, for each number of agents; by default 40")
     known.add_argument("--agents", default="5,20,60", help="with commas")
     known.add_argument("--seed", type=int, default=0)
     known.add_argument("--jobs", type=int, default=2)
@@ -75,7 +75,7 @@ def _parsed(words: Sequence[str]) -> argparse.Namespace:
     known.add_argument("--markdown", action="store_true")
     options = known.parse_args(words)
     options.logs = options.logs or (5 if options.quick else 200)
-    options.runs = options.runs or (1 if options.quick else 24)
+    options.runs = options.runs or (1 if options.quick else 40)
     options.agents = [int(word) for word in options.agents.split(",")]
     return options
 

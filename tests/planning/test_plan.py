@@ -354,6 +354,8 @@ def test_a_plot_holds_the_curve_the_goal_and_today(model, tmp_path):
     assert {"expected", "goal: width 0.1", "today: 600"} <= set(labels)
     made.save_plot(tmp_path / "leader.png", "leader")
     assert (tmp_path / "leader.png").stat().st_size > 1000
+    with pytest.raises(ne.InputError, match="accepted are pictures that end in"):
+        made.save_plot(tmp_path / "leader.jpeg2")
     with pytest.raises(ne.InputError, match=r"accepted are width=0\.1, leader"):
         made.plot("cycle")
 

@@ -21,7 +21,7 @@ _GUESS, _MENUS = "Without a model", "Menus to ask next"
 @grouped
 def plan(
     model: Annotated[
-        str, typer.Argument(metavar="[MODEL]", help="Folder of a model; without one, plan from --agents.")
+        str, typer.Argument(metavar="MODEL", help="Folder of a model; without one, plan from --agents.")
     ] = "",
     goal: Annotated[
         str,

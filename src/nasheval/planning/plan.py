@@ -44,6 +44,7 @@ if TYPE_CHECKING:
 
 _STEP = 1 << 21  # pairs at contexts held at a time
 _MOST_GROUPS = 20
+_PICTURES = (".png", ".svg", ".pdf")
 
 
 class Fitted(Protocol):
@@ -162,6 +163,8 @@ class Plan(Saying):
 
     def save_plot(self, path: str | Path, curve: int | str | Curve = 0) -> None:
         """Write a picture of a curve: .png, .svg or .pdf."""
+        if Path(path).suffix.lower() not in _PICTURES:
+            raise InputError(f"{path}: accepted are pictures that end in {', '.join(_PICTURES)}.")
         figure: Any = self.plot(curve).figure
         figure.savefig(path, dpi=150)
 

@@ -122,8 +122,9 @@ def _of_chance(curve: Curve, plan: Saying) -> str:
         most = f"the chance is {curve.value[-1]:.0%} on {curve.votes[-1]:,.0f} votes"
         return f"No number of votes looked at is likely ({plan.power:.0%}) to show {what}: {most}.{_instead(curve)}"
     settled = plan.settles.get(curve.group)
-    some = f"; asked between the leader and its rivals alone, very roughly {settled:,} more" if settled else ""
-    alone = some if "leader" in curve.goal else ""
+    alone = ""
+    if settled and "leader" in curve.goal:
+        alone = f"; asked between the leader and its rivals alone, very roughly {settled:,} more if estimates stay"
     return f"To show {what} with a chance of {plan.power:.0%} takes about {_range(curve)}{_more(curve)}{alone}."
 
 
