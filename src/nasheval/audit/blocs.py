@@ -190,8 +190,8 @@ def blocs(stage1: Stage1, *, most: int = 6, seed: int = 0) -> Blocs:
     notes = tuple(_notes(crowd, len(placed)))
     if len(placed) < _FEW:
         none, nobody = np.zeros((0, 1, len(crowd.agents))), np.zeros(0, np.int64)
-        chance = np.ones((0, 0))
-        return Blocs(crowd.agents, (), nobody, nobody, chance, 0.0, 0.0, "", ("",), none, none, 0.0, latent, notes)
+        unplaced = np.ones((0, 0))
+        return Blocs(crowd.agents, (), nobody, nobody, unplaced, 0.0, 0.0, "", ("",), none, none, 0.0, latent, notes)
     search = _Search(crowd, placed, seed)
     mixture, groups, gain = search.chosen(max(1, most))
     chance = search.chances(mixture, groups)
