@@ -284,9 +284,9 @@ def _mean(values: Sequence[float], bar: float | None = None, digits: int = 3) ->
     if not len(values):
         return ""
     mean, n = float(np.mean(values)), len(values)
+    missed = " MISSED" if bar is not None and mean < bar else ""
     if n == 1:
-        return f"{mean:.{digits}f}"
+        return f"{mean:.{digits}f}{missed}"
     half = float(t.ppf(0.995, n - 1)) * float(np.std(values, ddof=1)) / np.sqrt(n)
     low, high = max(mean - half, 0.0), min(mean + half, 1.0)
-    missed = " MISSED" if bar is not None and mean < bar else ""
     return f"{mean:.{digits}f} [{low:.{digits}f}, {high:.{digits}f}]{missed}"

@@ -160,12 +160,21 @@ def test_projections_centre_tastes_at_each_value():
     np.testing.assert_allclose(at[0], 0.25 * at[1] + 0.75 * at[2])
 
 
+def test_of_many_agents_the_most_frequent_have_a_taste():
+    simulated, stage1 = world("loyal", 0, planters=0, agents=60, honest=40, votes=4000)
+    found = blocs(stage1)
+    assert len(found.agents) == 41
+    assert found.agents[-1] == "all others"
+    assert len(found.voters) == 40
+    assert set(found.agents[:-1]) < set(simulated.log.agents)
+
+
 def test_few_or_unnamed_voters_are_said():
     assert "blocs are looked for among 10" in blocs(world("judges", 0, votes=1000)[1]).lines()[0]
     votes = pd.DataFrame({"model_a": "a", "model_b": "b", "winner": ["model_a", "model_b"] * 20, "x": range(40)})
     found = blocs(fitted(ne.read_votes(votes, context=["x"])))
     assert "names no voters" in found.lines()[0]
-    assert found.listings() == []
+    assert found.listings() == found.charts() == found.to_dict()["blocs"] == []
 
 
 def test_latent_voters_are_matched_across_folds():

@@ -100,6 +100,12 @@ def test_unanimous_judges_have_an_interval():
     assert pair.lower < 1
 
 
+def test_judges_who_only_ever_say_one_thing_tell_nothing():
+    same = np.ones((30, 2), np.int64)
+    assert _pair(same, np.ones(30), ("a", "b"), 0.05).lower == -1
+    assert _alpha(same, 0.05, 0) is None
+
+
 def test_slopes_are_those_of_least_squares_with_clusters():
     rng = np.random.default_rng(0)
     n = 600

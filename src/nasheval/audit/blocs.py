@@ -8,7 +8,7 @@ only where they also foretell one half of voters' votes from the other better th
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,6 +28,7 @@ _FEW = 10  # voters below which no blocs are looked for
 _FITTED = 1000  # voters that blocs are learned from; the others are placed afterwards
 _VALUES, _DIRECTIONS, _COLUMNS = 4, 48, 3  # of a column that tastes may depend on
 _GAIN, _ERRORS = 3.0, 2.5  # log likelihood that several blocs must foretell better by, and how many errors that is
+_AGENTS = 40  # for each of whom voters have a taste
 _LEVEL = 0.05  # of all intervals of tastes together
 _SHOWN = 30  # voters in a table
 
@@ -37,11 +38,11 @@ class Blocs:
     """Voters by blocs; n voters with five decided votes or more, T blocs, the largest first.
 
     Args:
-        agents: names of the K agents.
+        agents: names of the K agents; of more than 40 those with most votes, and "all others" as one.
         voters: (n,) names.
         votes: (n,) decided votes of each.
         bloc: (n,) the likeliest bloc of each, from 0.
-        chance: (n, T) of each to belong to each bloc.
+        chance: (n, T) of each to belong to each bloc; T is 0 where voters are too few to look.
         spread: how much tastes differ within a bloc: the standard deviation, in log odds, for each agent.
         gain: log likelihood by which T blocs foretell held-out votes better than one; 0 for one bloc.
         column: the context column that tastes depend on; "" for none.
@@ -188,19 +189,18 @@ def blocs(stage1: Stage1, *, most: int = 6, seed: int = 0) -> Blocs:
     latent = latent_types(stage1)
     notes = tuple(_notes(crowd, len(placed)))
     if len(placed) < _FEW:
-        none = np.zeros((1, 1, len(crowd.agents)))
-        return Blocs(
-            crowd.agents, (), placed, placed, np.ones((0, 1)), 0.0, 0.0, "", ("",), none, none, np.inf, latent, notes
-        )
+        none, nobody = np.zeros((0, 1, len(crowd.agents))), np.zeros(0, np.int64)
+        unplaced = np.ones((0, 0))
+        return Blocs(crowd.agents, (), nobody, nobody, unplaced, 0.0, 0.0, "", ("",), none, none, 0.0, latent, notes)
     search = _Search(crowd, placed, seed)
     mixture, groups, gain = search.chosen(max(1, most))
     chance = search.chances(mixture, groups)
     order = np.argsort(-np.bincount(chance.argmax(axis=1), minlength=len(mixture)), kind="stable")
     mixture, chance = Mixture(mixture.log_share[order], mixture.mean[order], mixture.variance), chance[:, order]
-    taste, error = _tastes(mixture, search.tastes(groups), len(crowd.agents), search.shares(groups))
+    taste, error = _tastes(mixture, search.tastes(groups), len(search.agents), search.shares(groups))
     column, places = ("", ("",)) if groups is None else (groups.column, ("", *groups.names))
     return Blocs(
-        agents=crowd.agents,
+        agents=search.agents,
         voters=tuple(crowd.names(placed)),
         votes=votes[placed],
         bloc=chance.argmax(axis=1),
@@ -224,7 +224,7 @@ class _Search:
         self.seed, self.placed = seed, placed
         number = np.full(crowd.n_voters + 1, -1)
         number[placed] = np.arange(len(placed))
-        self.crowd = crowd.at(crowd.decided & (number[crowd.voter] >= 0))
+        self.crowd, self.agents = _most_frequent(crowd.at(crowd.decided & (number[crowd.voter] >= 0)))
         self.number = number[self.crowd.voter]
         rng = np.random.default_rng(seed)
         self.learned = np.sort(rng.permutation(len(placed))[:_FITTED])
@@ -232,7 +232,7 @@ class _Search:
 
     def candidates(self) -> list[Groups | None]:
         """Return the groups of contexts that tastes may depend on; none first."""
-        log, K = self.crowd.log, len(self.crowd.agents)
+        log, K = self.crowd.log, len(self.agents)
         used, found = np.zeros(log.n_contexts, bool), []
         used[self.crowd.context] = True
         for column in grouping_columns(log, quartiles=False):
@@ -243,7 +243,7 @@ class _Search:
 
     def chosen(self, most: int) -> tuple[Mixture, Groups | None, float]:
         """Return the blocs of the best criterion, and one bloc where several foretell no better."""
-        n, K = len(self.learned), len(self.crowd.agents)
+        n, K = len(self.learned), len(self.agents)
         found = []
         for groups in self.candidates():
             tastes, free, one = self.tastes(groups), (K - 1) * (1 if groups is None else len(groups)), 0.0
@@ -267,7 +267,9 @@ class _Search:
         rows = place[self.number] >= 0
         crowd = self.crowd.at(rows)
         code = None if groups is None else groups.code[crowd.context]
-        return Votes.of(crowd, place[self.number[rows]], len(voters), code, 0 if groups is None else len(groups))
+        return Votes.of(
+            crowd, len(self.agents), place[self.number[rows]], len(voters), code, 0 if groups is None else len(groups)
+        )
 
     def tastes(self, groups: Groups | None) -> Tastes:
         """Return what the votes of those that blocs are learned from say of their tastes."""
@@ -290,6 +292,18 @@ class _Search:
         """Return (groups,) the share of votes at each."""
         count = np.bincount(groups.code[self.crowd.context], minlength=len(groups)) if groups else np.zeros(0)
         return count / max(count.sum(), 1)
+
+
+def _most_frequent(crowd: Crowd) -> tuple[Crowd, tuple[str, ...]]:
+    """Return the votes with agents numbered anew, all but the most frequent as one, and the names of these numbers."""
+    count = np.bincount(np.concatenate([crowd.j, crowd.k]), minlength=len(crowd.agents))
+    if len(count) <= _AGENTS:
+        return crowd, crowd.agents
+    kept = np.sort(np.argsort(-count, kind="stable")[:_AGENTS])
+    number = np.full(len(count), _AGENTS)
+    number[kept] = np.arange(_AGENTS)
+    renamed = replace(crowd, j=number[crowd.j], k=number[crowd.k])
+    return renamed.at(renamed.j != renamed.k), (*(crowd.agents[a] for a in kept), "all others")
 
 
 def _tastes(mixture: Mixture, tastes: Tastes, K: int, shares: Floats) -> tuple[Floats, Floats]:

@@ -203,6 +203,7 @@ def _repeated(asked: _Asked) -> tuple[Copies, ...]:
     mine = count[several]
     share = (total[ballot] - mine + 1) / (asked.log.n_records - votes[voter] + 1)  # by others, and one more
     chance = binom.sf(mine - 1, votes[voter], np.minimum(share, 1.0))
+    chance = np.maximum(chance, binom.sf(mine - 2, total[ballot] - 1, votes[voter] / len(rows)))  # and among its copies
     kept = chance * max(1, len(count)) < _LEVEL
     return _copies(asked, rows, key, several[kept], (votes[voter] * share)[kept])
 

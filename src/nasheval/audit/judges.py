@@ -87,7 +87,7 @@ class Judges:
         votes: (J,) records of each.
         leans: what was measured of each.
         pairs: pairs of judges with questions in common, the least agreement first.
-        alpha: Krippendorff's alpha of all judges (nominal), with its interval; None without questions in common.
+        alpha: Krippendorff's alpha of all judges (nominal), with its interval; None where nothing tells it.
         confidence: of all intervals of leans together, and of all of pairs together.
         notes: what to know before trusting it.
     """
@@ -132,7 +132,7 @@ class Judges:
                 f"Asked the same, {counted(len(self.judges), 'judge')} agree with Krippendorff's alpha "
                 f"{value:.2f} [{low:.2f}, {high:.2f}]; 1 is full agreement, 0 none beyond chance."
             )
-        if len(self.pairs) > 1:
+        if len(self.pairs) > 1 and self.pairs[0].kappa < self.pairs[-1].kappa:
             least, most = self.pairs[0], self.pairs[-1]
             yield (
                 f"{' and '.join(least.judges)} agree least (kappa {least.kappa:.2f}), "
@@ -341,6 +341,8 @@ def _pair(answer: Ints, alike: Floats, names: tuple[str, str], chance: float) ->
     n, same = len(answer), (answer[:, 0] == answer[:, 1]).astype(float)
     shares = np.stack([np.bincount(side, minlength=3) / n for side in answer.T])
     observed, by_chance = same.mean(), float(shares[0] @ shares[1])
+    if by_chance > 1 - 1e-9:  # both always give one and the same answer, which tells nothing of how they choose
+        return Pair(names, n, n, 1.0, -1.0, 1.0, float(alike.mean()))
     kappa = (observed - by_chance) / max(1 - by_chance, 1e-9)
     moved = same - observed - (1 - kappa) * (shares[1][answer[:, 0]] + shares[0][answer[:, 1]] - 2 * by_chance)
     error = max(float(np.sqrt((moved**2).sum())) / n / max(1 - by_chance, 1e-9), 2 * np.sqrt(2) / (n + 4))
@@ -354,14 +356,14 @@ def _alpha(answer: Ints, error: float, seed: int, draws: int = 1000) -> tuple[fl
     count = np.stack([(answer == value).sum(axis=1) for value in range(3)], axis=1).astype(float)
     m = count.sum(axis=1)
     count, m = count[m > 1], m[m > 1]
-    if len(m) < _COMMON:
+    if len(m) < _COMMON or (count.sum(axis=0) > 0).sum() < 2:  # where all say the same, nothing tells agreement
         return None
     disagreed = (m**2 - (count**2).sum(axis=1)) / (m - 1)  # ordered pairs of answers that differ, per unit
-    weights = np.random.default_rng(seed).multinomial(len(m), np.full(len(m), 1 / len(m)), size=draws)
-    weights = np.vstack([np.ones(len(m)), weights])
-    total, values = weights @ m, weights @ count
-    expected = (total**2 - (values**2).sum(axis=1)) / np.maximum(total - 1, 1)
-    alpha = 1 - np.divide(weights @ disagreed, expected, out=np.zeros(len(weights)), where=expected > 0)
+    rng, columns = np.random.default_rng(seed), np.column_stack([m, disagreed, count])
+    drawn = [rng.multinomial(len(m), np.full(len(m), 1 / len(m))) @ columns for _ in range(draws)]
+    total, differ, *values = np.vstack([columns.sum(axis=0), *drawn]).T
+    expected = (total**2 - sum(value**2 for value in values)) / np.maximum(total - 1, 1)
+    alpha = 1 - np.divide(differ, expected, out=np.zeros(len(total)), where=expected > 0)
     low, high = np.quantile(alpha[1:], [error / 2, 1 - error / 2])
     return float(alpha[0]), float(min(low, alpha[0])), float(max(high, alpha[0]))
 

@@ -174,9 +174,8 @@ class Votes:
     D: int
 
     @classmethod
-    def of(cls, crowd: Crowd, voter: Ints, n_voters: int, group: Ints | None = None, groups: int = 0) -> Votes:
-        """Return the votes of a crowd, by voter numbers, with tastes that depend on a group of contexts or do not."""
-        K = len(crowd.agents)
+    def of(cls, crowd: Crowd, K: int, voter: Ints, n_voters: int, group: Ints | None = None, groups: int = 0) -> Votes:
+        """Return the votes of a crowd on K agents, with tastes that depend on a group of contexts or do not."""
         plus, minus = crowd.j[:, None], crowd.k[:, None]
         if group is not None:
             plus, minus = (np.hstack([side, side + K * (1 + group[:, None])]) for side in (plus, minus))

@@ -144,7 +144,7 @@ class Planted:
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, ready for JSON."""
-        columns = ("votes", "chance", "score", "named", "shown", "won", "expected")
+        columns = ("number", "votes", "chance", "score", "named", "shown", "won", "expected")
         arrays = {name: getattr(self, name).tolist() for name in columns}
         return {
             "voters": [
