@@ -50,11 +50,6 @@ def test_the_client_with_httpx_runs(service):
     names = {}
     exec(compile(code.replace(SHOWN, f"127.0.0.1:{service.port}"), "guide", "exec"), names)
     assert names["stored"]["duplicate"] is False
-    exec(
-        compile(code.replace(SHOWN, f"127.0.0.1:{service.port}").replace("battle 18", "battle 19"), "guide", "exec"),
-        names,
-    )
-    assert names["stored"]["duplicate"] is False
 
 
 def test_the_plugin_is_called_as_the_guide_says():
