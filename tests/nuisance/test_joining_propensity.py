@@ -56,15 +56,15 @@ def test_where_newcomers_are_asked_is_learned_from_all_their_menus_together():
 
 def test_corrections_have_weights_of_mean_one_by_menu():
     sums = []
-    for seed in range(6):
-        log, X, _ = world(seed, n=300, by_language=False)
+    for seed in range(3):
+        log, X, _ = world(seed, n=2000, by_language=False)
         models, fold = fitted(log, X), make_folds(log, 2)
         e = np.stack([models.predict(X, f) for f in range(2)])[
             fold[log.context_of], log.context_of, log.menus.of_record
         ]
         new = np.array([3 in log.menus.members(m) for m in range(len(log.menus))])[log.menus.of_record]
         sums.append((1 / e[new]).sum() / 3 / log.n_contexts)
-    np.testing.assert_allclose(np.mean(sums), 1, atol=0.05)
+    np.testing.assert_allclose(np.mean(sums), 1, atol=0.06)
 
 
 def test_a_log_without_newcomers_is_left_to_the_learner():

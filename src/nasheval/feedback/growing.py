@@ -48,7 +48,11 @@ def admissible(before: Feedback, more: Feedback, *, min_votes: int = 0) -> tuple
         kept = replace(more[:0], agents=())
     left = {name: n for name, n in votes.items() if name not in {*before.agents, *kept.agents}}
     if not kept.n_records:
-        few = f", and all are on {len(left)} newcomers with fewer than " if left and more.n_records else ""
+        few = (
+            f", and all are on newcomers ({', '.join(list(left)[:5])}) with fewer votes than "
+            if left and more.n_records
+            else ""
+        )
         raise InputError(
             f"There is no vote to learn from: {more.n_records:,} were given{few}",
             *((Argument("min_votes", min_votes),) if few else ()),
