@@ -35,6 +35,8 @@ BENCHMARKS = {
     "style": "whether payoffs at equal style are right, and their intervals cover",
     "evaluation": "whether held-out evaluation covers, and picks the better policy",
     "peeking": "how often a daily look promotes a policy that is no better, and what waiting costs",
+    "audit": "whether flips that an audit predicts are confirmed by a refit, and as small as by brute force",
+    "sensitivity": "whether bounds under unmeasured selection hold where a hidden trait is at work",
     "nesting": "whether the held-out score of the correction is honest",
     "texts": "what text encoders are worth: prompts routed by NashEval and others, tasks seen and unseen",
     "stars": "every model compared with one reference only",

@@ -21,12 +21,11 @@ UPPER = np.triu_indices(3, 1)
 
 
 def test_the_worst_of_two_votes_worked_by_hand():
-    # a wins 3 of 4, e = 1/2, strength 2: the top third of verdicts is all wins, so that an upper bound takes the wins at
-    # weight 1 + 2, the loss at 1 + 1/2: D = 0 of a win, (1/2 - 1)(-1 - 1) = 1 of a loss. Upper: 1/2 + 1/2 * 1/4 * 1.
+    # a wins 3 of 4, e = 1/2, strength 2. The model says even (mu = 0), so that the top third of verdicts is all wins and
+    # the quantile is 1: D is 0 of a win, (1/2 - 1)(-1 - 1) = 1 of a loss, and losses are a quarter. Below, the other way.
     stage1 = plain_stage1([("a", "b")] * 3 + [("b", "a")], e=0.5, design="inclusion")
     group = group_payoff(stage1.pseudo)
     below, above = Tilts.of(stage1.pseudo).widths(group.inside, 2.0)
-    # Below, the quantile of level 2/3 of -Z is -1, as losses are a half (mu = 0), of which none is: wait for no vote.
     assert above == pytest.approx([0.5 * (0.25 * (0.5 - 1) * (-1 - 1))])
     assert below == pytest.approx([0.5 * (0.75 * (0.5 - 1) * (-1 - 1))])
 
@@ -117,7 +116,7 @@ def test_known_propensities_are_beyond_doubt():
     import nasheval as ne
 
     log = ne.read_votes(world.append_column("e", [[1 / 3] * 200]), context=["x"], propensity="e", design="draws")
-    found = model_of(log, propensity="known").audit("x" if False else None, parts=["sensitivity"])
+    found = model_of(log, propensity="known").audit(parts=["sensitivity"])
     assert found.sensitivity.known
     assert "known by design" in found.lines()[0]
     low, high = found.payoff_bounds(5.0)
