@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -21,8 +23,9 @@ UPPER = np.triu_indices(3, 1)
 
 
 def test_the_worst_of_two_votes_worked_by_hand():
-    # a wins 3 of 4, e = 1/2, strength 2. The model says even (mu = 0), so that the top third of verdicts is all wins and
-    # the quantile is 1: D is 0 of a win, (1/2 - 1)(-1 - 1) = 1 of a loss, and losses are a quarter. Below, the other way.
+    # a wins 3 of 4, e = 1/2, strength 2. The model says even (mu = 0), so that the top third of verdicts is all wins
+    # and the quantile is 1: D is 0 of a win, (1/2 - 1)(-1 - 1) = 1 of a loss, and a quarter are losses. Below, the
+    # other way.
     stage1 = plain_stage1([("a", "b")] * 3 + [("b", "a")], e=0.5, design="inclusion")
     group = group_payoff(stage1.pseudo)
     below, above = Tilts.of(stage1.pseudo).widths(group.inside, 2.0)
@@ -50,7 +53,8 @@ def test_bounds_are_sharp_at_the_right_quantile():
     wins, losses, strength, e = 90, 10, 3.0, 0.25
     stage1 = plain_stage1([("a", "b")] * wins + [("b", "a")] * losses, e=e, design="inclusion")
     z, odds = np.repeat([1.0, -1.0], [wins, losses]), 1 / e - 1
-    best = linprog(-z, A_eq=np.ones((1, 100)), b_eq=[100 / e], bounds=[(1 + odds / strength, 1 + odds * strength)] * 100)
+    limits = [(1 + odds / strength, 1 + odds * strength)] * 100
+    best = linprog(-z, A_eq=np.ones((1, 100)), b_eq=[100 / e], bounds=limits)
     _, above = Tilts.of(stage1.pseudo).widths(np.ones(100, bool), strength)
     assert z.mean() + above[0] == pytest.approx(-best.fun * e / 100)
 
@@ -62,7 +66,7 @@ def test_no_selection_is_the_interval_and_bounds_grow_with_strength():
     assert low == pytest.approx(group.lower, abs=1e-9)
     assert high == pytest.approx(group.upper, abs=1e-9)
     ends = [payoff_bounds(stage1, group, strength, confidence=None) for strength in (1.0, 1.3, 2.0, 4.0)]
-    for (low, high), (lower, higher) in zip(ends, ends[1:], strict=False):
+    for (low, high), (lower, higher) in pairwise(ends):
         assert (lower <= low + 0.02).all()
         assert (higher >= high - 0.02).all()
     assert payoff_bounds(stage1, group, 2.0)[0] == pytest.approx(-payoff_bounds(stage1, group, 2.0)[1].T)
