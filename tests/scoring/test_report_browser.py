@@ -379,7 +379,7 @@ def test_parts_of_an_audit_are_sentences_tables_and_bars(visit, tmp_path, width)
     assert page.locator("#audit h3").inner_text() == Part.title
     assert page.locator("#audit .notes li").all_inner_texts() == Part().lines()
     assert page.evaluate("window.hacked") is None
-    page.get_by_role("button", name="votes").click()
+    page.locator("#audit-0-0").get_by_role("button", name="votes").click()
     assert rows(page, "audit-0-0") == ["b", "a", "c"]  # highest first, what is no number last
     assert page.locator("#audit .bars tr").count() == 2
     assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")

@@ -159,9 +159,10 @@ def payoff_bounds(
         if confidence is None:
             ends.append(np.clip(moments.mean, -1, 1))
             continue
-        critical = critical_value([moments], confidence, group.seed)
+        level = confidence if strength == 1 else (1 + confidence) / 2  # bounds below and above are two sets of means
+        critical = critical_value([moments], level, group.seed)
         direct = limits(moments, critical)[int(up)]
-        plain = group.interval(confidence)[int(up)][np.triu_indices(K, 1)]
+        plain = group.interval(level)[int(up)][np.triu_indices(K, 1)]
         mapped = np.where(group.moments.votes > 0, tilts.mapped(group, plain, float(strength), up=up), direct)
         ends.append(np.clip(np.maximum(direct, mapped) if up else np.minimum(direct, mapped), -1, 1))
     low, high = ends
