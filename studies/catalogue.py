@@ -38,6 +38,8 @@ BENCHMARKS = {
     "planning": "whether planned widths come true, and how many votes planned menus spare",
     "peeking": "how often a daily look promotes a policy that is no better, and what waiting costs",
     "update": "seconds and quality of an update with a new agent, against a full refit",
+    "audit": "whether flips that an audit predicts are confirmed by a refit, and as small as by brute force",
+    "sensitivity": "whether bounds under unmeasured selection hold where a hidden trait is at work",
     "nesting": "whether the held-out score of the correction is honest",
     "texts": "what text encoders are worth: prompts routed by NashEval and others, tasks seen and unseen",
     "stars": "every model compared with one reference only",

@@ -126,7 +126,7 @@ def test_one_voter_with_half_of_the_votes_is_found():
 def test_unanimous_votes_and_a_star_are_audited():
     unanimous = [("a", "b")] * 8 + [("b", "c")] * 8
     log = ne.Feedback.from_partitions(
-        np.zeros((16, 1)), [ne.partition.duel(w, l, w) for w, l in unanimous], design="draws"
+        np.zeros((16, 1)), [ne.partition.duel(won, lost, won) for won, lost in unanimous], design="draws"
     )
     audit = model_of(log).audit()
     assert audit.lines()

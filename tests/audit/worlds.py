@@ -54,7 +54,7 @@ def model_of(log, **options):
 
 def plain_stage1(wins, *, e=None, design="draws", repeat=1):
     """Stage 1 with mu = 0 of records [(winner, loser), ...], each at `repeat` records per context; e as given."""
-    said = [partition.duel(w, l, w) for w, l in wins]
+    said = [partition.duel(won, lost, won) for won, lost in wins]
     agents = sorted({name for one in wins for name in one})
     context_of = np.arange(len(said)) // repeat
     n = int(context_of[-1]) + 1

@@ -8,7 +8,9 @@ from dataclasses import replace
 
 import pytest
 
+from nasheval.audit.section import Bars, Listing
 from nasheval.scoring.report import render
+from nasheval.scoring.report.sections import part_of
 from nasheval.scoring.report.views import Payoffs, Preferences
 
 from .report_logs import AGENTS, PAPER, ROCK, TOPICS, example, star_report
@@ -351,3 +353,40 @@ def test_the_score_of_the_tool_that_wrote_the_log_has_a_column_of_its_name(visit
     assert "arena-hard" in said.lower()
     assert "50.0" in said
     assert "arena-hard" not in visit().locator("#leaderboard-rows").inner_text().lower()
+
+
+class Part:
+    """What a caller adds to a report: an audit, a plan."""
+
+    title = "A part <b>with</b> a title"
+
+    def lines(self):
+        return ["<img src=x onerror=window.hacked=1> leaves", "A second sentence."]
+
+    def listings(self):
+        rows = (("b", "1,000"), ("a", "9"), ("c", "not known"))
+        return [Listing("A table", ("name",), ("votes",), rows)]
+
+    def charts(self):
+        return [Bars("A chart", ("one", "two"), (2.0, -1.0), (1.5, -1.5), (2.5, -0.5), (True, False))]
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+def test_parts_of_an_audit_are_sentences_tables_and_bars(visit, tmp_path, width):
+    path = tmp_path / "audit.html"
+    path.write_text(render(replace(example()[2], audit=(part_of(Part()),))), encoding="utf-8")
+    page = visit(width=width, page=path.as_uri())
+    assert page.locator("#audit h3").inner_text() == Part.title
+    assert page.locator("#audit .notes li").all_inner_texts() == Part().lines()
+    assert page.evaluate("window.hacked") is None
+    page.locator("#audit-0-0").get_by_role("button", name="votes").click()
+    assert rows(page, "audit-0-0") == ["b", "a", "c"]  # highest first, what is no number last
+    assert page.locator("#audit .bars tr").count() == 2
+    assert page.evaluate("document.documentElement.scrollWidth <= window.innerWidth")
+    assert page.evaluate(TOO_FAINT) == []
+
+
+def test_without_an_audit_its_section_is_hidden(visit):
+    page = visit()
+    assert page.locator("#audit").is_hidden()
+    assert page.locator("nav a[href='#audit']").count() == 0

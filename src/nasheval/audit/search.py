@@ -22,6 +22,7 @@ _DIRECTIONS = 6  # agents whose entering or leaving is followed to the end
 _STEPS = 40  # times that a game is solved anew on the way
 _BOLD = 0.6  # share of the items still needed that go before it is
 _FURTHER = 1.5  # of the items needed, how many are put in order: a refit may need more
+_SMALL, _TRIED_OF_MANY = 200, 200  # items of a small log, and how many sets are tried in others
 _FEW, _POOL, _TRIED = 5, 18, 2000  # a set so small: all smaller ones of the pool are tried, up to so many
 
 
@@ -162,8 +163,9 @@ def _shortened(board: Board, items: Items, start: Standings, order: Ints, ranked
         if len(less) and changes(board, items, start, less):
             kept = less
     pool = np.concatenate([kept, ranked[~np.isin(ranked, kept)]])[:_POOL]
+    tried = _TRIED if items.size <= _SMALL else _TRIED_OF_MANY
     for size in range(1, len(kept) if len(kept) <= _FEW else 0):
-        if comb(len(pool), size) > _TRIED:
+        if comb(len(pool), size) > tried:
             break
         for chosen in combinations(pool, size):
             if changes(board, items, start, np.array(chosen)):

@@ -24,7 +24,7 @@ from nasheval.payoff.pseudo import PseudoOutcomes
 from nasheval.payoff.stage1 import Stage1
 
 LARGEST = 50.0  # strength up to which bounds are looked at
-_GRID = 48  # strengths between which widths are interpolated
+_GRID = 33  # strengths between which widths are interpolated
 _CORNERS = 12  # agents whose entering or leaving is looked at
 _TURNS = 3  # times that a corner is chosen anew, by the slopes at the last
 _STEPS = 14  # of the bisection
@@ -159,9 +159,10 @@ def payoff_bounds(
         if confidence is None:
             ends.append(np.clip(moments.mean, -1, 1))
             continue
-        critical = critical_value([moments], confidence, group.seed)
+        level = confidence if strength == 1 else (1 + confidence) / 2  # bounds below and above are two sets of means
+        critical = critical_value([moments], level, group.seed)
         direct = limits(moments, critical)[int(up)]
-        plain = group.interval(confidence)[int(up)][np.triu_indices(K, 1)]
+        plain = group.interval(level)[int(up)][np.triu_indices(K, 1)]
         mapped = np.where(group.moments.votes > 0, tilts.mapped(group, plain, float(strength), up=up), direct)
         ends.append(np.clip(np.maximum(direct, mapped) if up else np.minimum(direct, mapped), -1, 1))
     low, high = ends
@@ -190,17 +191,15 @@ class Reach:
     def of(cls, tilts: Tilts, group: GroupPayoff) -> Reach:
         """Return the widths of a group on a grid of strengths."""
         strengths, size = np.geomspace(1.0, LARGEST, _GRID), tilts.pseudo.n_pairs
-        here = group.inside[tilts.pseudo.context]
-        pair = tilts.pseudo.pair[here]
-        plain = bin_sums(pair, tilts.pseudo.estimand.correction[here] ** 2, size)
+        rows = np.flatnonzero(group.inside[tilts.pseudo.context])
+        pair = tilts.pseudo.pair[rows]
+        plain = bin_sums(pair, tilts.pseudo.estimand.correction[rows] ** 2, size)
         below, above, errors = (np.zeros((_GRID, size)) for _ in range(3))
         for s, strength in enumerate(strengths):
-            widths = tilts.widths(group.inside, strength)
+            sides = [tilts.side(group.inside, rows, strength, up=up) for up in (False, True)]
+            widths = (width for width, _ in sides)
             below[s], above[s] = bridged_widths(tilts.pseudo, group.moments.mean, *widths)
-            squares = [
-                bin_sums(pair, tilts.tilted(group.inside, strength, up=up)[here] ** 2, size) for up in (False, True)
-            ]
-            largest = np.maximum(*squares)
+            largest = np.maximum(*(bin_sums(pair, tilted**2, size) for _, tilted in sides))
             errors[s] = np.sqrt(np.divide(largest, plain, out=np.ones(size), where=plain > 0))
         return cls(strengths, *(np.maximum.accumulate(each, axis=0) for each in (below, above, errors)))
 

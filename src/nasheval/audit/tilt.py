@@ -76,16 +76,9 @@ class Tilts:
         Args:
             inside: (n_contexts,) the group.
         """
-        here = inside[self.pseudo.context]
-        return self._width(here, strength, up=False), self._width(here, strength, up=True)
-
-    def _width(self, here: Bools, strength: float, *, up: bool) -> Floats:
-        moved, size, pair = self.moved(strength, up=up), self.pseudo.n_pairs, self.pseudo.pair
-        width = _mean(pair[here], moved[here], self.weight[here], size)
-        bare = np.isnan(width)
-        if bare.any():
-            width[bare] = np.nan_to_num(_mean(pair, moved, self.weight, size)[bare])
-        return width
+        rows = np.flatnonzero(inside[self.pseudo.context])
+        below, above = (self.side(inside, rows, strength, up=up)[0] for up in (False, True))
+        return below, above
 
     def mapped(self, group: GroupPayoff, limit: Floats, strength: float, *, up: bool) -> Floats:
         """Return (n_pairs,) the bounds that there would be were the limits of the means, without selection, the means.
@@ -117,13 +110,28 @@ class Tilts:
 
     def tilted(self, inside: Bools, strength: float, *, up: bool) -> Floats:
         """Return (v,) corrections whose means are as uncertain as the bounds, and have the same sums as they had."""
-        here, pair = inside[self.pseudo.context], self.pseudo.pair
-        width, sign = self._width(here, strength, up=up), 1.0 if up else -1.0
-        total = bin_sums(pair[here], self.weight[here], self.pseudo.n_pairs)
-        n = int((inside & self.pseudo.used).sum())
-        even = np.divide(n, total, out=np.zeros(len(total)), where=total > 0)  # weights then sum to the contexts
-        own = (self.moved(strength, up=up) - width[pair]) * even[pair] * self.weight
-        return np.asarray(self.pseudo.estimand.correction + sign * np.where(here, own, 0.0))
+        tilted = np.array(self.pseudo.estimand.correction)
+        rows = np.flatnonzero(inside[self.pseudo.context])
+        tilted[rows] = self.side(inside, rows, strength, up=up)[1]
+        return tilted
+
+    def side(self, inside: Bools, rows: Ints, strength: float, *, up: bool) -> tuple[Floats, Floats]:
+        """Return (n_pairs,) widths of a group on one side, and the tilted corrections of its rows."""
+        here, size = self._at(rows), self.pseudo.n_pairs
+        pair, moved = self.pseudo.pair[rows], here.moved(strength, up=up)
+        total, n = bin_sums(pair, here.weight, size), int((inside & self.pseudo.used).sum())
+        width = _mean(pair, moved, here.weight, size)
+        bare = np.isnan(width)
+        if bare.any():
+            width[bare] = np.nan_to_num(_mean(self.pseudo.pair, self.moved(strength, up=up), self.weight, size)[bare])
+        even = np.divide(n, total, out=np.zeros(size), where=total > 0)  # weights then sum to the contexts
+        own = (moved - width[pair]) * even[pair] * here.weight
+        return width, self.pseudo.estimand.correction[rows] + (own if up else -own)
+
+    def _at(self, rows: Ints) -> Tilts:
+        """Return some of the verdicts."""
+        each = (self.z, self.high, self.low, self.unasked, self.weight)
+        return Tilts(self.pseudo, *(column[rows] for column in each))
 
 
 def _mean(pair: Ints, values: Floats, weight: Floats, size: int) -> Floats:
