@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -158,6 +159,18 @@ def test_projections_centre_tastes_at_each_value():
     np.testing.assert_allclose(at.sum(axis=1), 0, atol=1e-12)
     np.testing.assert_allclose(at[1], common + one - (common + one).mean())
     np.testing.assert_allclose(at[0], 0.25 * at[1] + 0.75 * at[2])
+
+
+def test_a_careless_bloc_is_said_to_agree_less():
+    found = blocs(world("blocs", 1)[1])
+    strength = -np.linspace(-1, 1, 8)
+    taste = np.stack([strength, -strength])[:, None] + 0.05 * np.cos(np.arange(8))
+    changes = {"agents": tuple("abcdefgh"), "strength": strength, "taste": taste, "error": np.ones((2, 1, 8))}
+    known = replace(found, **changes, chance=np.ones((60, 2)) / 2, places=("",), column="")
+    assert known.describe(0).endswith("on the whole it agrees more with the crowd than the others do.")
+    assert known.describe(1).endswith("on the whole it agrees less with the crowd than the others do.")
+    other = replace(known, strength=np.cos(3 * np.arange(8)))
+    assert "on the whole" not in other.describe(0)
 
 
 def test_of_many_agents_the_most_frequent_have_a_taste():

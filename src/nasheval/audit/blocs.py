@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from nasheval.arrays import Bools, Floats, Ints
+from nasheval.arrays import Bools, Floats, Ints, bin_sums
 from nasheval.audit.crowd import Crowd, crowd_of
 from nasheval.audit.latent import LatentType, latent_types
 from nasheval.audit.mixture import Mixture, Tastes, Votes, criterion, fit_mixture, held_out
@@ -29,6 +29,7 @@ _FITTED = 1000  # voters that blocs are learned from; the others are placed afte
 _VALUES, _DIRECTIONS, _COLUMNS = 4, 48, 3  # of a column that tastes may depend on
 _GAIN, _ERRORS = 3.0, 2.5  # log likelihood that several blocs must foretell better by, and how many errors that is
 _AGENTS = 40  # for each of whom voters have a taste
+_TOLD, _ALIKE = 6, 4.0  # agents, and errors from zero of a correlation over them, that make a taste one for the best
 _LEVEL = 0.05  # of all intervals of tastes together
 _SHOWN = 30  # voters in a table
 
@@ -47,6 +48,7 @@ class Blocs:
         gain: log likelihood by which T blocs foretell held-out votes better than one; 0 for one bloc.
         column: the context column that tastes depend on; "" for none.
         places: the values that tastes are given at: "" for all contexts, then those of the column.
+        strength: (K,) of each agent with all voters: the mean log odds of votes on it.
         taste: (T, places, K) for each agent, less that of other blocs, in log odds of votes on it.
         error: (T, places, K) its standard error, given who belongs where.
         critical: how many errors are half an interval, all of them together.
@@ -63,6 +65,7 @@ class Blocs:
     gain: float
     column: str
     places: tuple[str, ...]
+    strength: Floats
     taste: Floats
     error: Floats
     critical: float
@@ -105,7 +108,15 @@ class Blocs:
         if len(parts) > 1 and len(self.places) > 1:
             parts = parts[1:]  # where each is told at a value of the column, all contexts together say less
         said = "; ".join(parts) or "differs from the others in no agent clearly"
-        return f"Bloc {t + 1} ({self.sizes[t]:,} voters): {said}."
+        return f"Bloc {t + 1} ({self.sizes[t]:,} voters): {said}{self._agreement(t)}."
+
+    def _agreement(self, t: int) -> str:
+        """Say where a taste is all but that for, or against, what all voters think good."""
+        K, taste = len(self.agents), self.taste[t, 0]
+        alike = float(np.corrcoef(taste, self.strength)[0, 1]) if taste.any() and self.strength.any() else 0.0
+        if K < _TOLD or abs(alike) * np.sqrt(K - 2) < _ALIKE * np.sqrt(1 - min(alike**2, 1.0)):
+            return ""
+        return f"; on the whole it agrees {'more' if alike > 0 else 'less'} with the crowd than the others do"
 
     def _favours(self, t: int, place: int) -> str:
         taste, clear = self.taste[t, place], self.clear[t, place]
@@ -120,21 +131,23 @@ class Blocs:
         """Return the tastes of each bloc, and the voters of each."""
         if len(self) < 2:
             return []
-        names = ("bloc", "voters", "where") if self.column else ("bloc", "voters")
+        names = ("agent", "where") if self.column else ("agent",)
+        blocs = tuple(f"bloc {t + 1} ({self.sizes[t]:,})" for t in range(len(self)))
         rows = [
-            (str(t + 1), f"{self.sizes[t]:,}", *((place or "everywhere",) if self.column else ()), *self._numbers(t, p))
-            for t in range(len(self))
+            (agent, *((place or "everywhere",) if self.column else ()), *self._numbers(p, a))
+            for a, agent in enumerate(self.agents)
             for p, place in enumerate(self.places)
         ]
         members = [(f"{t + 1}", few(self._members(t), _SHOWN)) for t in range(len(self))]
         title = "Taste of each bloc beside the others, in log odds (* surely not zero)"
         return [
-            Listing(title, names, self.agents, tuple(rows)),
+            Listing(title, names, blocs, tuple(rows)),
             Listing("Voters of each bloc, the surest first", ("bloc", "voters"), (), tuple(members)),
         ]
 
-    def _numbers(self, t: int, place: int) -> list[str]:
-        return [f"{v:+.2f}{'*' if c else ''}" for v, c in zip(self.taste[t, place], self.clear[t, place], strict=True)]
+    def _numbers(self, place: int, agent: int) -> list[str]:
+        taste, clear = self.taste[:, place, agent], self.clear[:, place, agent]
+        return [f"{value:+.2f}{'*' if sure else ''}" for value, sure in zip(taste, clear, strict=True)]
 
     def _members(self, t: int) -> list[str]:
         mine = np.flatnonzero(self.bloc == t)
@@ -191,7 +204,9 @@ def blocs(stage1: Stage1, *, most: int = 6, seed: int = 0) -> Blocs:
     if len(placed) < _FEW:
         none, nobody = np.zeros((0, 1, len(crowd.agents))), np.zeros(0, np.int64)
         unplaced = np.ones((0, 0))
-        return Blocs(crowd.agents, (), nobody, nobody, unplaced, 0.0, 0.0, "", ("",), none, none, 0.0, latent, notes)
+        return Blocs(
+            crowd.agents, (), nobody, nobody, unplaced, 0.0, 0.0, "", ("",), none, none, none, 0.0, latent, notes
+        )
     search = _Search(crowd, placed, seed)
     mixture, groups, gain = search.chosen(max(1, most))
     chance = search.chances(mixture, groups)
@@ -209,6 +224,7 @@ def blocs(stage1: Stage1, *, most: int = 6, seed: int = 0) -> Blocs:
         gain=gain,
         column=column,
         places=places,
+        strength=search.strength(),
         taste=taste,
         error=error,
         critical=float(norm.isf(_LEVEL / (2 * taste.size))),
@@ -287,6 +303,12 @@ class _Search:
             votes = self.votes(voters, groups)
             chance[voters] = mixture.chances(votes.around(votes.estimates()))
         return chance
+
+    def strength(self) -> Floats:
+        """Return (K,) the mean log odds of votes on each agent."""
+        crowd, K = self.crowd, len(self.agents)
+        total = sum(sign * bin_sums(agent, crowd.logit, K) for agent, sign in ((crowd.j, 1.0), (crowd.k, -1.0)))
+        return np.asarray(total / np.maximum(np.bincount(np.concatenate([crowd.j, crowd.k]), minlength=K), 1))
 
     def shares(self, groups: Groups | None) -> Floats:
         """Return (groups,) the share of votes at each."""
