@@ -67,7 +67,7 @@ def visit(browser, service):
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: request.url.startswith(service[0]) or complaints.append(request.url))
         page.goto(service[0] + path)
-        if ready and not path.startswith("/vote"):
+        if ready:
             page.wait_for_selector("body[data-ready]")
         if path == "/":
             page.wait_for_selector("#bars")
@@ -154,6 +154,8 @@ def test_a_vote_by_keyboard_is_stored_and_then_names_are_shown(visit, service):
     while page.evaluate("document.activeElement.id") != "prompt":
         page.keyboard.press("Tab")
     page.keyboard.type("What is a lottery?")
+    page.select_option("#inputs select", "de")
+    page.locator("#inputs input").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_selector("#answers article")
@@ -166,8 +168,11 @@ def test_a_vote_by_keyboard_is_stored_and_then_names_are_shown(visit, service):
     assert page.evaluate("document.activeElement.id") == "next"
     assert "vote is stored" in page.locator("#after").inner_text()
     with sqlite3.connect(service[1]) as connection:
-        menu, blocks = connection.execute("select menu, blocks from votes order by seq desc").fetchone()
+        menu, blocks, context = connection.execute(
+            "select v.menu, v.blocks, d.context from votes v join decisions d on d.id = v.decision order by seq desc"
+        ).fetchone()
     connection.close()
+    assert json.loads(context) == {"language": "de"}
     assert json.loads(menu) == names
     assert json.loads(blocks)[0] == [names[1]]
 

@@ -158,6 +158,12 @@ async def explore(request: Request) -> Response:
     return Response(explored.body, 200, {"cache-control": "no-store"}, "application/json")
 
 
+async def inputs(request: Request) -> Response:
+    """Return the context columns that can be set, with their usual values, and whether prompts are taken."""
+    decider = service_of(request).decider
+    return json_response({"inputs": inputs_of(decider), "prompt": decider.prompt_column is not None})
+
+
 async def live_lottery(request: Request) -> Response:
     """Return the lottery at a context, as /v1/route does, but choose nobody and keep nothing."""
     decider, asked, context = _asked(request)

@@ -12,7 +12,7 @@ from nasheval.serving.bodies import ErrorAnswer, RouteRequest
 from nasheval.serving.chat_decisions import ServiceChooser
 from nasheval.serving.chats import Refused
 from nasheval.serving.endpoints import json_response
-from nasheval.serving.exploring import Explorer, explore, live_lottery, why
+from nasheval.serving.exploring import Explorer, explore, inputs, live_lottery, why
 from nasheval.serving.gateway import Gateway
 from nasheval.serving.guard import BODY
 from nasheval.serving.logs import log
@@ -90,6 +90,7 @@ def add_live(app: FastAPI) -> None:
     any_object: dict[str, Any] = {"type": "object", "additionalProperties": True}
     for path, endpoint, method in (
         ("/v1/explore", explore, "GET"),
+        ("/v1/explore/inputs", inputs, "GET"),
         ("/v1/explore/lottery", live_lottery, "POST"),
         ("/v1/explore/why", why, "POST"),
         ("/v1/status", status, "GET"),

@@ -17,6 +17,7 @@ _SCOPES = {
     "/v1/chat/completions": "route",
     "/v1/models": ANY,
     "/v1/explore": "route",
+    "/v1/explore/inputs": ANY,
     "/v1/explore/lottery": "route",
     "/v1/explore/why": "route",
     "/v1/status": "admin",
