@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import warnings
+from contextlib import suppress
 
 import pytest
-from hypothesis import HealthCheck, Phase, settings
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis.errors import Unsatisfiable
 
 from nasheval.serving.bodies import CompareRequest, FeedbackRequest, ForgetRequest, RouteRequest
 from nasheval.serving.keys import new_key
@@ -52,14 +54,13 @@ def test_no_request_made_from_the_document_ends_in_a_defect(served, tmp_path):
     # As many answers of the right shape as come up, and never a 5xx.
     for operation in schema.get_all_operations():
         for mode in schemathesis.GenerationMode:
-            _ask(client, operation.ok(), mode, headers, seen)
+            with suppress(Unsatisfiable):  # there is nothing wrong to ask of a route without arguments
+                _ask(client, operation.ok(), mode, headers, seen)
     assert {code for codes in seen.values() for code in codes} >= {200, 422}
     assert all(code < 500 for codes in seen.values() for code in codes), seen
 
 
 def _ask(client, operation, mode, headers, seen):
-    from hypothesis import given
-
     quiet = [*HealthCheck]
 
     @given(case=operation.as_strategy(generation_mode=mode))
@@ -67,9 +68,8 @@ def _ask(client, operation, mode, headers, seen):
     def ask(case):
         words = case.as_transport_kwargs(base_url="http://127.0.0.1")
         words["headers"] = {**(words.get("headers") or {}), **headers}
-        known = {
-            name: words[name] for name in ("method", "url", "headers", "json", "params") if words.get(name) is not None
-        }
+        kept = ("method", "url", "headers", "json", "params")
+        known = {name: words[name] for name in kept if words.get(name) is not None}
         answer = client.request(**known, content=words["data"] if isinstance(words.get("data"), bytes | str) else None)
         seen.setdefault(operation.path, set()).add(answer.status_code)
         assert answer.status_code < 500, (known, answer.text)

@@ -204,7 +204,18 @@ def helm(right):
 
 
 # name of the format -> files, what they say, and what was left out
+SERVED = [
+    {"vote.menu": ["x", "y", "z"], "vote.blocks": [["y"], ["x", "z"]], "vote.zero": "tie", "vote.propensity": 0.5,
+     "vote.decision": "d1", "vote.voter": "v", "vote.time": 1.0, "language": "en"},
+    {"vote.menu": ["y", "x"], "vote.blocks": [["x"], ["y"]], "vote.zero": "tie", "vote.propensity": 0.2,
+     "vote.decision": "d2", "vote.voter": None, "vote.time": 2.0, "language": "de"},
+    {"vote.menu": ["y", "x"], "vote.blocks": [["x", "y"]], "vote.zero": "both_bad", "vote.propensity": 0.2,
+     "vote.decision": "d3", "vote.voter": "w", "vote.time": 3.0, "language": "de"},
+    {"vote.menu": ["y", "x"], "vote.blocks": None, "vote.zero": "skip", "vote.propensity": 0.2,
+     "vote.decision": "d4", "vote.voter": "w", "vote.time": 4.0, "language": "de"},
+]  # fmt: skip
 CASES = {
+    "NashEval votes": ({"v.jsonl": lines(SERVED)}, ["x = y", "x > y", "y > x = z"], {"skipped by the voter": 1}),
     "arena-hard judgments": (
         {"j.jsonl": lines(HARD)},
         ["o = y", "o > x", "o > y", "x > o"],

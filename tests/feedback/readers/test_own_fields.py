@@ -16,6 +16,7 @@ from .test_any_log import run
 from .test_formats import CASES, lines, table, write
 
 OUTCOMES = {
+    "NashEval votes": ["vote.blocks", "vote.zero", "vote.menu"],
     "arena-hard judgments": ["games", "games.score", "model", "baseline"],
     "AlpacaEval annotations": ["preference", "grade", "generator_1", "raw_completion"],
     "MT-bench pairs": ["g1_winner", "g2_winner", "winner", "model_1"],

@@ -118,7 +118,7 @@ def _build(checks: RowChecks, table: pa.Table, beside: Covariates, design: Desig
         **{name: values[rows] for name, values in columns.items()},
     )
     roles = {"blocks": BLOCKS, "zero": ZERO}
-    said: dict[str, Any] = {"kind": "votes, an ordered partition per row", "used": len(rows), "roles": roles}
+    said: dict[str, Any] = {"kind": beside.source.make or PARTITIONS.name, "used": len(rows), "roles": roles}
     return beside.log(checks, contexts, context_of, records, agents=agents, voters=voters, design=design, **said)
 
 

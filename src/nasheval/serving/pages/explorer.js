@@ -37,7 +37,7 @@ function drawLottery(found) {
   );
   const cost = found.expected_cost === null ? "" : ` Expected cost ${brief(found.expected_cost)}.`;
   const unsure = found.unsure ? ` Unsure: ${found.unsure}.` : "";
-  $("live-reason").textContent = `${sentence(found.reason)}${cost}${unsure}`;
+  $("live-reason").textContent = `${found.reason}.${cost}${unsure}`;
 }
 
 async function refresh() {
