@@ -1,9 +1,13 @@
-"""A tiny OpenAI-compatible upstream with canned answers: for the demo, for tests, for benchmarks."""
+"""A tiny OpenAI-compatible upstream with canned answers: for the demo, for tests, for benchmarks.
+
+    python -m nasheval.serving.demo 8101 terse
+"""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -142,3 +146,9 @@ async def _reply(send: Send, status: int, value: dict[str, Any]) -> None:
     headers = [*_JSON, (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
+
+
+if __name__ == "__main__":
+    import uvicorn
+
+    uvicorn.run(CannedUpstream(sys.argv[2]), port=int(sys.argv[1]), log_config=None, ws="none")
