@@ -1,6 +1,6 @@
 """Upstreams that go wrong in every way, what a client is to see of each, and what it sees.
 
-    python -m tests.serving.faults      prints the table of docs/guides/gateway.md
+python -m tests.serving.faults      prints the table of docs/guides/gateway.md
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ class FixedChooser:
     async def lottery(self, agents):
         found = {agent: self.shares[agent] for agent in agents}
         return found if sum(found.values()) else dict.fromkeys(agents, 1 / len(agents))
+
+    async def prepare(self):
+        pass
 
     async def record(self, turn, failed):
         self.kept.append((turn.agent, turn.propensity, tuple(failed), self.client))
@@ -154,7 +157,9 @@ def seen(case, folder):
     with ExitStack() as stack:
         bad = f"http://127.0.0.1:{free_port()}" if case.app is None else stack.enter_context(served(case.app))
         good = stack.enter_context(served(CannedUpstream("terse")))
-        path = toml(Path(folder) / "up.toml", {"bad": f'url = "{bad}/v1"\nkey = "FAULTY_KEY"\n{SECONDS}', "good": f"{good}/v1"})
+        path = toml(
+            Path(folder) / "up.toml", {"bad": f'url = "{bad}/v1"\nkey = "FAULTY_KEY"\n{SECONDS}', "good": f"{good}/v1"}
+        )
         chooser = FixedChooser({"bad": 1.0, "good": 0.0})
         address = stack.enter_context(served(application(Gateway(read_upstreams(path), chooser))))
         body = {"model": "nasheval", "messages": [{"role": "user", "content": "hi"}], "stream": case.streamed}

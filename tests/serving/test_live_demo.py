@@ -27,7 +27,9 @@ def demo(tmp_path):
     command = [sys.executable, "-m", "nasheval.serving.live_demo", str(model_folder()), "--no-browser"]
     command += ["--store", str(tmp_path / "votes.db"), "--port", str(port)]
     with open(tmp_path / "log", "w") as log:
-        running = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+        running = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        )
         address = f"http://127.0.0.1:{port}"
         for _ in range(600):
             with suppress(httpx.HTTPError):
@@ -43,7 +45,9 @@ def demo(tmp_path):
 
 
 def nasheval(*words, status=0):
-    done = subprocess.run([sys.executable, "-m", "nasheval", *map(str, words)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-m", "nasheval", *map(str, words)], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout
 
@@ -74,7 +78,10 @@ def test_from_serving_to_a_vote_to_a_refit(demo):
         page.wait_for_selector("#next")
         browser.close()
     crowd = subprocess.run(
-        [sys.executable, "-m", "nasheval.serving.crowd", address, "--votes", "300"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "nasheval.serving.crowd", address, "--votes", "300"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert re.match(r"300 votes are stored; \d+ of them prefer the shorter answer\.", crowd.stdout)
     store = folder / "votes.db"

@@ -27,7 +27,9 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the pat
 AXE = Path(os.environ.get("NASHEVAL_AXE", Path(__file__).parents[2] / "build" / "axe" / "package" / "axe.min.js"))
 PAGES = ("/", "/vote", "/status")
 HOSTILE = '</script><script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
-ANSWER = b'{"choices": [{"message": {"content": "<img src=x onerror=window.hacked=1><script>window.hacked=1</script>"}}]}'
+ANSWER = (
+    b'{"choices": [{"message": {"content": "<img src=x onerror=window.hacked=1><script>window.hacked=1</script>"}}]}'
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,10 @@ def service(tmp_path_factory):
         upstreams = {"terse": f"{one}/v1", "chatty": f"{two}/v1", EVIL: f"{three}/v1"}
         path = toml(folder / "upstreams.toml", upstreams)
         settings = Settings(
-            model=str(model_folder()), store=str(folder / "votes.db"), upstreams=str(path), origins=("http://localhost:1",)
+            model=str(model_folder()),
+            store=str(folder / "votes.db"),
+            upstreams=str(path),
+            origins=("http://localhost:1",),
         )
         with served(create_app(settings)) as address:
             yield address, folder / "votes.db"

@@ -96,7 +96,9 @@ def test_events_are_the_same_however_bytes_are_cut(texts, data):
 
 
 def test_events_of_other_makes():
-    events = list(Events().feed(b": alive\r\n\r\nevent: x\r\ndata: {\"choices\":\r\ndata: []}\r\n\r\n\n\ndata:[DONE]\n\nrest"))
+    events = list(
+        Events().feed(b': alive\r\n\r\nevent: x\r\ndata: {"choices":\r\ndata: []}\r\n\r\n\n\ndata:[DONE]\n\nrest')
+    )
     assert [data_of(event) for event in events] == [None, b'{"choices":\n[]}', b"[DONE]"]
     with pytest.raises(NotAnEvent):
         list(Events().feed(b"x" * (LARGEST + 1)))

@@ -15,7 +15,12 @@ from nasheval.serving.problems import Problem
 from nasheval.serving.strict import parsed
 from nasheval.serving.upstreams import NamedPolicy, Upstreams
 
-AGENTS, OPT_OUT, SESSION, CONTEXT = "x-nasheval-agents", "x-nasheval-opt-out", "x-nasheval-session", "x-nasheval-context"
+AGENTS, OPT_OUT, SESSION, CONTEXT = (
+    "x-nasheval-agents",
+    "x-nasheval-opt-out",
+    "x-nasheval-session",
+    "x-nasheval-context",
+)
 OURS = "nasheval"  # the field of a body that is for the gateway alone
 _FALSE = ("", "0", "false", "no", "off")
 
@@ -194,7 +199,9 @@ def _candidates(
     rest = [agent for agent in allowed if policy.agents is None or agent in policy.agents]
     rest = [agent for agent in rest if all(agent in names for _, names in wanted)]
     if not rest:
-        raise Refused(400, "no_agent", "no agent is left that may answer; allow more", wanted[0][0] if wanted else "model")
+        raise Refused(
+            400, "no_agent", "no agent is left that may answer; allow more", wanted[0][0] if wanted else "model"
+        )
     return tuple(rest)
 
 

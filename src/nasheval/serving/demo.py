@@ -1,6 +1,6 @@
 """A tiny OpenAI-compatible upstream with canned answers: for the demo, for tests, for benchmarks.
 
-    python -m nasheval.serving.demo 8101 terse
+python -m nasheval.serving.demo 8101 terse
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class CannedUpstream:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer /v1/chat/completions and /v1/models."""
         if scope["type"] != "http":
-            return
+            return None
         if self.key and (b"authorization", f"Bearer {self.key}".encode()) not in scope["headers"]:
             return await _reply(send, 401, _error(f"Incorrect API key provided; expected {self.key[:4]}...", "auth"))
         if scope["path"] == "/v1/models":
