@@ -120,7 +120,7 @@ def _streamed(client: httpx.Client, address: str, prompt: str) -> tuple[float, f
 def _upstream() -> Iterator[str]:
     """Run a canned upstream in a process of its own; yield its address."""
     port = free_port()
-    command = [sys.executable, "-m", "nasheval.serving.demo", str(port), "terse"]
+    command = [sys.executable, "-m", "studies.benchmarks.gateway_upstream", str(port)]
     running = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"})
     address, until = f"http://{LOCAL}:{port}", monotonic() + 60
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 
 import httpx
 import pytest
@@ -133,6 +134,7 @@ def test_openai_gives_context_policy_and_session(client, service):
     for _ in range(100):  # decisions are stored soon, not at once
         if len(rows := decisions(service)) >= before + 17:
             break
+        time.sleep(0.05)
     assert all(json.loads(menu)[0] in AGENTS and 0 < propensity <= 1 for menu, propensity, *_ in rows)
 
 
@@ -146,6 +148,7 @@ def test_a_failure_is_logged_with_the_decision(client, service):
         failed = [(terms, reason) for _, _, terms, reason in decisions(service) if "failed" in json.loads(terms)]
         if failed:
             break
+        time.sleep(0.05)
     assert json.loads(failed[0][0])["failed"] == [EVIL]
     assert "failed; the propensity is given that" in failed[0][1]
 

@@ -1,4 +1,4 @@
-"""The path of a newcomer, as docs/guides/live-demo.md tells it: serve, route, vote, learn again, serve what was learned."""
+"""The path of a newcomer, as docs/guides/live-demo.md tells it: serve, route, vote, learn again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from urllib.parse import quote
 
 import httpx
 import pytest
 
-from .worlds import free_port, model_folder
+from .worlds import EVIL, free_port, model_folder
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra 'dev')")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -65,7 +66,7 @@ def test_from_serving_to_a_vote_to_a_refit(demo):
     assert routed["agent"] == "terse"
     chat = {"model": "nasheval", "messages": [{"role": "user", "content": "Why is the sky blue?"}]}
     answered = httpx.post(f"{address}/v1/chat/completions", json=chat)
-    assert answered.json()["model"] == answered.json()["model"]
+    assert answered.headers["x-nasheval-agent"] in ("terse", "chatty", quote(EVIL))
     assert "Why is the sky blue" in answered.text
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM)

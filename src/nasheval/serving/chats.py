@@ -26,7 +26,7 @@ _FALSE = ("", "0", "false", "no", "off")
 
 
 class Refused(Problem):
-    """A request that the gateway refuses; its error has the fields of the service, and those that OpenAI's clients read.
+    """A request that the gateway refuses; its error has the service's fields, and those that OpenAI's clients read.
 
     Args:
         failures: what each upstream that was asked did.
@@ -65,7 +65,7 @@ class Refused(Problem):
 class ChatTerms(_Body):
     """The field `nasheval` of a chat completion: what is for the gateway alone."""
 
-    context: Context = {}
+    context: Context = Field(default_factory=dict)
     prompt: Text | None = Field(None, description="What to route by, in place of the user's last message.")
     agents: Agents | None = Field(None, description="Those that may answer.")
     budget: float | None = Field(None, ge=0, le=1e30)
@@ -144,6 +144,9 @@ def understood(raw: bytes, headers: Mapping[str, str], upstreams: Upstreams, kno
     )
 
 
+_NO_TERMS = ChatTerms.model_validate({})
+
+
 def _terms(given: object, headers: Mapping[str, str]) -> ChatTerms:
     """Return the gateway's own terms, from the body and, where it leaves them out, from headers."""
     if not isinstance(given, dict | None):
@@ -157,7 +160,7 @@ def _terms(given: object, headers: Mapping[str, str]) -> ChatTerms:
     if headers.get(SESSION) and "session" not in terms:
         terms["session"] = _utf8(headers[SESSION])
     try:
-        return parsed(json.dumps(terms).encode(), ChatTerms, 16) if terms else ChatTerms()
+        return parsed(json.dumps(terms).encode(), ChatTerms, 16) if terms else _NO_TERMS
     except Problem as problem:
         raise Refused.of(problem, f"{OURS}.") from None
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +61,7 @@ class CannedUpstream:
         if body.get("stream"):
             usage = bool((body.get("stream_options") or {}).get("include_usage"))
             return await self._stream(send, message, prompt, usage)
-        await _reply(send, 200, self._completion(message, prompt))
+        return await _reply(send, 200, self._completion(message, prompt))
 
     def text(self, prompt: str, model: str = "") -> str:
         """Return the answer of a model to a prompt."""
@@ -146,9 +145,3 @@ async def _reply(send: Send, status: int, value: dict[str, Any]) -> None:
     headers = [*_JSON, (b"content-length", str(len(body)).encode())]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body, "more_body": False})
-
-
-if __name__ == "__main__":
-    import uvicorn
-
-    uvicorn.run(CannedUpstream(sys.argv[2]), port=int(sys.argv[1]), log_config=None, ws="none")

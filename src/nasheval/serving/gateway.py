@@ -1,4 +1,4 @@
-"""`Gateway`: chat completions by the lottery, with the next agent where one fails; an OpenAI-compatible ASGI endpoint."""
+"""`Gateway`: chat completions by the lottery, as OpenAI's API has them, with the next agent where one fails."""
 
 from __future__ import annotations
 
@@ -194,7 +194,8 @@ class _Attempt:
             try:
                 event = await anext(events)
             except PassedOn as refusal:
-                return await self._pass_on(refusal.reply)
+                await self._pass_on(refusal.reply)
+                return
             first = perf_counter() - self.began
             start = {"type": "http.response.start", "status": 200}
             await self.send({**start, "headers": [*_EVENTS, *_SAFE, *streamed.headers, *await self._ours()]})
