@@ -14,7 +14,7 @@ from typing import Any
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 _STREAM = re.compile(rb'"stream": *true')
 _HEAD: dict[str, Any] = {"id": "chatcmpl-1", "created": 1_700_000_000, "model": "canned"}
-WORDS = "It depends; measure, then choose.".split()
+WORDS = ["It", "depends;", "measure,", "then", "choose."]
 
 
 def _whole() -> bytes:
