@@ -301,6 +301,9 @@ def test_it_declines_where_it_is_unsure_only_if_asked(served):
     assert said["reason"] == "b by default: no vote, or few, had language = pl"
     assert route(client, context={"language": "en", "size": 1e6}, default="b")["declined"] is True
     assert route(client, context=HERE, default="b")["declined"] is False
+    whole = served(default="b")
+    assert route(whole, **strange)["agent"] == "b"
+    assert route(whole, **strange, agents=["a", "c"])["declined"] is False  # the request does not allow it
     said = route(client, context=HERE, agents=["a", "d"], default="b", cost_weight=0.0)
     assert "never compared with another candidate" in said["reason"]
 

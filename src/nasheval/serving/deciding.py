@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any
@@ -17,6 +17,7 @@ from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.notes import few
 from nasheval.payoff.bridging import pair_matrix
 from nasheval.policy.choosing import WINNER
+from nasheval.serving.embedding import EmbeddedOnce, embedding_once
 from nasheval.serving.logs import log
 from nasheval.serving.menus import menu_of
 from nasheval.serving.problems import Problem, invalid
@@ -60,14 +61,13 @@ class Decider:
     """
 
     def __init__(self, version: str, router: Router, *, floor: float = 0.2) -> None:
-        self.version, self.router, self.floor = version, router, floor
+        self.version, self.floor = version, floor
+        self.router = router = embedding_once(router)
         self.agents = router.agents
         self.encoder = router.encoder
         self.columns = {column.name: column for column in self.encoder.columns}
         self.prompt_column = self.encoder.texts[0] if self.encoder.texts else None
         self._names = self.encoder.names
-        encoder = self.encoder.text_encoder
-        self._text_encoder = None if encoder is None else replace(encoder, cut=None)
         self._vectors = any(isinstance(column, VectorColumn) for column in self.encoder.columns)
         self._answers: dict[Hashable, Answer] = {}
         self._all = np.ones(len(self.agents), bool)
@@ -117,9 +117,8 @@ class Decider:
 
     def embedding(self, texts: Mapping[str, str]) -> bytes | None:
         """Return the vectors of the texts, float32, one after another, before any cut; None without texts."""
-        if self._text_encoder is None or not texts:
-            return None
-        return self._text_encoder.encode([*texts.values()]).astype("<f4").tobytes()
+        encoder = self.encoder.text_encoder
+        return encoder.vectors(texts) if texts and isinstance(encoder, EmbeddedOnce) else None
 
     # -- answers ------------------------------------------------------------------------------------------------------
 

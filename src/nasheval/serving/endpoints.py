@@ -61,9 +61,7 @@ async def decide(service: Service, asked: RouteRequest, client: str) -> dict[str
         answer = await asyncio.to_thread(decider.answer, context, **terms)
     else:
         answer = decider.answer(context, **terms)
-    default = asked.default or service.settings.default
-    if asked.default and asked.default not in decider.agents:
-        raise invalid(f"there is no agent {asked.default!r:.80} to decline to", "default", "unknown_agent")
+    default = _default(service, decider, asked, answer)
     hashed = keyed(secret, SESSION, asked.session) if asked.session else None
     unsure = decider.unsure(context, answer) if default else ""
     if unsure:
@@ -94,6 +92,14 @@ async def decide(service: Service, asked: RouteRequest, client: str) -> dict[str
         "declined": bool(unsure),
         "model_version": decider.version,
     }
+
+
+def _default(service: Service, decider: Decider, asked: RouteRequest, answer: Answer) -> str:
+    """Return the agent to decline to: the request's own, or the service's where the request allows it; "" for none."""
+    if asked.default and asked.default not in decider.agents:
+        raise invalid(f"there is no agent {asked.default!r:.80} to decline to", "default", "unknown_agent")
+    default = service.settings.default
+    return asked.default or (default if default and answer.up[decider.agents.index(default)] else "")
 
 
 async def _sticky(

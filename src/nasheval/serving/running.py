@@ -24,6 +24,7 @@ from nasheval.serving.versions import Versions, version_of
 
 GRACE_SECONDS = 20  # for requests that are under way when it stops
 _BIND_SECONDS = 15.0  # for a predecessor to let go of the port
+_SWITCH_SECONDS = 0.001  # for which the thread that writes may keep requests waiting; Python's own is five times that
 _LOOK_SECONDS = 0.1  # between looks whether workers live
 _SOON = 1.0  # a worker that dies sooner than this is not started again at once
 
@@ -78,6 +79,7 @@ def run_worker(listener: socket.socket) -> None:
         lifespan="on",
     )
     server = uvicorn.Server(config)
+    sys.setswitchinterval(_SWITCH_SECONDS)
     for number in (signal.SIGTERM, signal.SIGINT):  # which uvicorn raises again once it has stopped
         signal.signal(number, _leave)
     server.run(sockets=[listener])
