@@ -252,28 +252,49 @@ def test_the_policy_is_strict_and_only_the_vote_page_may_be_framed(service, brow
     assert httpx.get(f"{service[0]}/static/dom.js").headers["content-type"].startswith("text/javascript")
 
 
-def test_it_can_be_embedded_and_tells_the_page_around_it(service, browser, tmp_path):
-    async def around(scope, receive, send):
+def around(framed):
+    """A page of another origin with the vote page in a frame; `framed` holds the service's address."""
+
+    async def app(scope, receive, send):
         if scope["type"] != "http":
             return
         page = (
             "<!doctype html><script>addEventListener('message', (e) => { window.told = e.data; })</script>"
-            f"<iframe src='{service[0]}/vote?embed=1&prompt=hi' width=700 height=700></iframe>"
+            f"<iframe src='{framed[0]}/vote?embed=1&prompt=hi' width=700 height=700></iframe>"
         )
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
         await send({"type": "http.response.body", "body": page.encode()})
 
-    with served(around) as address:
+    return app
+
+
+def test_a_page_of_an_origin_that_was_not_named_cannot_embed_it(service, browser):
+    with served(around(service)) as address:
         context = browser.new_context()
         page = context.new_page()
         page.goto(address)
-        assert page.frames[1].url.startswith("chrome-error")  # an origin that was not named
+        assert page.frames[1].url.startswith("chrome-error")
         context.close()
-    with served(around, port=None) as address:
-        settings = Settings(model=str(model_folder()), store=str(tmp_path / "votes.db"), origins=(address,))
+
+
+def test_it_can_be_embedded_and_tells_the_page_around_it(browser, tmp_path):
+    framed = []
+    with served(around(framed)) as address, served(CannedUpstream("terse")) as one:
+        path = toml(tmp_path / "upstreams.toml", {"terse": f"{one}/v1", "chatty": f"{one}/v1"})
+        store = str(tmp_path / "votes.db")
+        settings = Settings(model=str(model_folder()), store=store, upstreams=str(path), origins=(address,))
         with served(create_app(settings)) as own:
-            answer = httpx.get(f"{own}/vote")
-            assert f"frame-ancestors 'self' {address}" in answer.headers["content-security-policy"]
+            framed.append(own)
+            context = browser.new_context()
+            page = context.new_page()
+            page.goto(address)
+            frame = page.frame_locator("iframe")
+            frame.locator("#answers article").first.wait_for()
+            assert frame.locator(".page-head").is_hidden()
+            frame.get_by_role("button", name="A is better").click()
+            frame.locator("#next").wait_for()
+            assert page.evaluate("window.told") == {"source": "nasheval", "event": "voted"}
+            context.close()
 
 
 def test_it_says_what_is_wrong(visit, tmp_path, browser):

@@ -30,7 +30,6 @@ function drawLottery(found) {
       "table",
       { class: "bars", id: "bars" },
       el("caption", { class: "unseen", text: "The lottery at this context" }),
-      el("thead", { class: "unseen" }, el("tr", {}, ...["Agent", "Bar", "Share"].map((text) => el("th", { scope: "col", text })))),
       el("tbody", {}, ...rows),
     ),
     rest > 0 ? el("p", { class: "small dim", text: `${plural(rest, "other agent")} with less.` }) : null,

@@ -74,7 +74,7 @@ function drawAnswers(answers) {
   $("keys-said").textContent = `Keys: ${answers.map((_, index) => index + 1).join(", ")} for the answers, t tie, b bad, s skip.`;
   fill("after");
   $("answers-box").hidden = false;
-  $("answers-h").focus({ preventScroll: true });
+  $("answers-h").focus();
   say(`${answers.length} answers are there.`);
 }
 
