@@ -52,6 +52,7 @@ BENCHMARKS = {
     "arena-scale": "time and memory of fitting an arena release",
     "cluster": "whether a Ray cluster gives the same model, also when a node is lost, and what it costs",
     "serving": "whether a service is fast, loses no vote when it is killed, and learns from its votes",
+    "gateway": "what the gateway adds to a chat completion, against calling the upstream directly",
     "device": "stages of a fit, and an accelerator against the processor",
     "bench": "one table of all that is measured in ratios, with other packages in the same run",
     "scale": "growth of time and memory with votes and agents, with limits",

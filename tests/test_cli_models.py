@@ -172,7 +172,7 @@ def interrupted_report(monkeypatch):
     def stop(*_, **__):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("nasheval.scoring.report.gather", stop)
+    monkeypatch.setattr("nasheval.scoring.report.gather_model", stop)
 
 
 def test_an_interrupted_report_leaves_the_model_and_the_summary(monkeypatch, capsys):

@@ -1,6 +1,6 @@
 """Upstreams that go wrong in every way, what a client is to see of each, and what it sees.
 
-    python -m tests.serving.faults      prints the table of docs/guides/gateway.md
+python -m tests.serving.faults      prints the table of docs/guides/gateway.md
 """
 
 from __future__ import annotations
@@ -44,6 +44,9 @@ class FixedChooser:
     async def lottery(self, agents):
         found = {agent: self.shares[agent] for agent in agents}
         return found if sum(found.values()) else dict.fromkeys(agents, 1 / len(agents))
+
+    async def prepare(self):
+        pass
 
     async def record(self, turn, failed):
         self.kept.append((turn.agent, turn.propensity, tuple(failed), self.client))
@@ -116,25 +119,26 @@ class Case:
     expected: str
 
 
-OTHER = "the other agent answers"
+OTHER, AFTER = "the other agent answers", "1 word, upstream_"
+FIRST, WRONG = event(WORD), event({"error": {"message": "m"}})
 CASES = (
     Case("down: nothing listens", None, False, OTHER),
     Case("down: nothing listens", None, True, OTHER),
     Case("slow: no answer in time", upstream(wait=2, body=WHOLE), False, OTHER),
     Case("slow: no first event in time", upstream(wait=2, headers=EVENTS), True, OTHER),
     Case("stalled before the first event", upstream(headers=EVENTS, pieces=[b": wait\n\n"], pause=2), True, OTHER),
-    Case("stalled after the first event", upstream(headers=EVENTS, pieces=[event(WORD)], pause=2), True, "1 word, upstream_stalled"),
+    Case("stalled after the first event", upstream(headers=EVENTS, pieces=[FIRST], pause=2), True, AFTER + "stalled"),
     Case("cut before the first event", upstream(headers=EVENTS, cut=True), True, OTHER),
-    Case("cut after the first event", upstream(headers=EVENTS, pieces=[event(WORD)], cut=True), True, "1 word, upstream_cut"),
-    Case("ended early after the first event", upstream(headers=EVENTS, pieces=[event(WORD)]), True, "1 word, upstream_cut"),
+    Case("cut after the first event", upstream(headers=EVENTS, pieces=[FIRST], cut=True), True, AFTER + "cut"),
+    Case("ended early after the first event", upstream(headers=EVENTS, pieces=[FIRST]), True, AFTER + "cut"),
     Case("cut within a whole answer", upstream(headers=JSON, pieces=[b'{"choices": ['], cut=True), False, OTHER),
     Case("junk: HTML with status 200", upstream(body=b"<html>busy</html>"), False, OTHER),
     Case("junk: HTML in place of a stream", upstream(body=b"<html>busy</html>"), True, OTHER),
     Case("junk: JSON without choices", upstream(headers=JSON, body=b"{}"), False, OTHER),
     Case("junk: a stream that is no JSON", upstream(headers=EVENTS, pieces=[b"data: hello\n\n"]), True, OTHER),
-    Case("junk after the first event", upstream(headers=EVENTS, pieces=[event(WORD), b"data: {\n\n"]), True, "1 word, upstream_junk"),
-    Case("its error as first event", upstream(headers=EVENTS, pieces=[event({"error": {"message": "m"}})]), True, OTHER),
-    Case("its error after the first event", upstream(headers=EVENTS, pieces=[event(WORD), event({"error": {"message": "m"}})]), True, "1 word, upstream_error"),
+    Case("junk after the first event", upstream(headers=EVENTS, pieces=[FIRST, b"data: {\n\n"]), True, AFTER + "junk"),
+    Case("its error as first event", upstream(headers=EVENTS, pieces=[WRONG]), True, OTHER),
+    Case("its error after the first event", upstream(headers=EVENTS, pieces=[FIRST, WRONG]), True, AFTER + "error"),
     Case("its error with status 200", upstream(headers=JSON, body=said("no GPU")), False, OTHER),
     Case("refuses the key: 401", upstream(401, JSON, said(f"wrong key {KEY}")), False, OTHER),
     Case("refuses the key: 403", upstream(403, JSON, said(f"wrong key {KEY}")), True, OTHER),
@@ -154,7 +158,9 @@ def seen(case, folder):
     with ExitStack() as stack:
         bad = f"http://127.0.0.1:{free_port()}" if case.app is None else stack.enter_context(served(case.app))
         good = stack.enter_context(served(CannedUpstream("terse")))
-        path = toml(Path(folder) / "up.toml", {"bad": f'url = "{bad}/v1"\nkey = "FAULTY_KEY"\n{SECONDS}', "good": f"{good}/v1"})
+        path = toml(
+            Path(folder) / "up.toml", {"bad": f'url = "{bad}/v1"\nkey = "FAULTY_KEY"\n{SECONDS}', "good": f"{good}/v1"}
+        )
         chooser = FixedChooser({"bad": 1.0, "good": 0.0})
         address = stack.enter_context(served(application(Gateway(read_upstreams(path), chooser))))
         body = {"model": "nasheval", "messages": [{"role": "user", "content": "hi"}], "stream": case.streamed}

@@ -148,7 +148,7 @@ def test_a_server_that_stops_and_comes_back_loses_nothing(served):
         server.wait(30)
         refused(client.post("/v1/feedback", json=VOTE), "the store does not answer")
         routes(client)
-        assert client.get("/v1/models").status_code == 503
+        assert client.get("/v1/versions").status_code == 503
         assert any(one.startswith("store: ") for one in client.get("/ready").json()["problems"])
 
 

@@ -30,7 +30,9 @@ def test_each_fault_is_seen_as_expected(case, tmp_path, caplog, capfd):
     caplog.set_level(logging.DEBUG)
     words, answer, chooser = seen(case, tmp_path)
     assert words == case.expected
-    assert f"| {case.fault} | {'stream' if case.streamed else 'whole'} | {case.expected} | {words} |" in GUIDE.read_text()
+    assert (
+        f"| {case.fault} | {'stream' if case.streamed else 'whole'} | {case.expected} | {words} |" in GUIDE.read_text()
+    )
     if "other agent" in case.expected:
         assert chooser.kept == [("good", 1.0, ("bad",), "")]
         assert answer.headers["x-nasheval-failed"] == "bad"
@@ -251,7 +253,9 @@ def test_requests_that_cannot_be_used(tmp_path, canned, body, status, param):
 def test_messages_of_any_make_are_forwarded(tmp_path, canned, content):
     with gateway(tmp_path, canned) as (address, chooser):
         post(address, messages=[{"role": "user", "content": content}])
-    assert chooser.ask.prompt == ("a\nb" if content and len(content) > 1 else None) if isinstance(content, list) else True
+    assert (
+        chooser.ask.prompt == ("a\nb" if content and len(content) > 1 else None) if isinstance(content, list) else True
+    )
 
 
 def test_the_agent_of_a_session_comes_first_and_is_replaced_where_it_fails(tmp_path, canned):

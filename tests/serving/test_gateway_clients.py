@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import time
 
 import httpx
 import pytest
@@ -32,7 +33,11 @@ TOOLS = [
 def service(tmp_path_factory):
     folder = tmp_path_factory.mktemp("live")
     with served(CannedUpstream("terse", key="sk-terse")) as one, served(CannedUpstream("chatty")) as two:
-        upstreams = {"terse": f'url = "{one}/v1"\nkey = "TERSE_KEY"', "chatty": f"{two}/v1", EVIL: "http://127.0.0.1:9/v1"}
+        upstreams = {
+            "terse": f'url = "{one}/v1"\nkey = "TERSE_KEY"',
+            "chatty": f"{two}/v1",
+            EVIL: "http://127.0.0.1:9/v1",
+        }
         policies = "\n[policies.cheap]\ncost_weight = 2.0\n"
         settings = Settings(
             model=str(model_folder()),
@@ -53,7 +58,9 @@ def client(service):
 
 def decisions(service):
     with sqlite3.connect(service[1] / "votes.db") as connection:
-        found = connection.execute("select menu, propensity, terms, reason from decisions where kind = 'route'").fetchall()
+        found = connection.execute(
+            "select menu, propensity, terms, reason from decisions where kind = 'route'"
+        ).fetchall()
     connection.close()
     return found
 
@@ -110,12 +117,16 @@ def test_openai_reads_errors(client):
 def test_openai_gives_context_policy_and_session(client, service):
     german = {"nasheval": {"context": {"language": "de", "length": 0.5}}}
     before = len(decisions(service))
-    found = {client.chat.completions.create(model="nasheval", messages=HELLO, extra_body=german).model for _ in range(8)}
+    found = {
+        client.chat.completions.create(model="nasheval", messages=HELLO, extra_body=german).model for _ in range(8)
+    }
     assert found == {"terse"}  # beats all in German
     assert client.chat.completions.create(model="cheap", messages=HELLO).model == "terse"  # the cheapest
     same = {
         client.chat.completions.create(
-            model="nasheval", messages=HELLO, extra_headers={"x-nasheval-session": "s1", "x-nasheval-agents": "terse,chatty"}
+            model="nasheval",
+            messages=HELLO,
+            extra_headers={"x-nasheval-session": "s1", "x-nasheval-agents": "terse,chatty"},
         ).model
         for _ in range(8)
     }
@@ -123,6 +134,7 @@ def test_openai_gives_context_policy_and_session(client, service):
     for _ in range(100):  # decisions are stored soon, not at once
         if len(rows := decisions(service)) >= before + 17:
             break
+        time.sleep(0.05)
     assert all(json.loads(menu)[0] in AGENTS and 0 < propensity <= 1 for menu, propensity, *_ in rows)
 
 
@@ -136,6 +148,7 @@ def test_a_failure_is_logged_with_the_decision(client, service):
         failed = [(terms, reason) for _, _, terms, reason in decisions(service) if "failed" in json.loads(terms)]
         if failed:
             break
+        time.sleep(0.05)
     assert json.loads(failed[0][0])["failed"] == [EVIL]
     assert "failed; the propensity is given that" in failed[0][1]
 
@@ -199,7 +212,9 @@ def test_every_form_of_vote_on_letters(service, vote, stored):
     answer = httpx.post(f"{service[0]}/v1/feedback", json={"decision_id": token, **vote})
     assert answer.status_code == 201, answer.text
     with sqlite3.connect(service[1] / "votes.db") as connection:
-        [(zero, blocks)] = connection.execute("select zero, blocks from votes where id = ?", (answer.json()["id"],)).fetchall()
+        [(zero, blocks)] = connection.execute(
+            "select zero, blocks from votes where id = ?", (answer.json()["id"],)
+        ).fetchall()
     connection.close()
     assert (zero, len(json.loads(blocks or "[]"))) == stored
 
@@ -223,5 +238,9 @@ def test_answers_that_cannot_be_had(service, asked, status, argument):
 def test_a_forged_letter_or_id_is_refused(service):
     asked = {"prompt": "hello", "answers": True, "agents": ["terse", "chatty"]}
     token = httpx.post(f"{service[0]}/v1/compare", json=asked).json()["decision_id"]
-    for change in ({"winner": "C"}, {"decision_id": token[:-3] + "abc", "winner": "A"}, {"winner": "terse", "zero": "tie"}):
+    for change in (
+        {"winner": "C"},
+        {"decision_id": token[:-3] + "abc", "winner": "A"},
+        {"winner": "terse", "zero": "tie"},
+    ):
         assert httpx.post(f"{service[0]}/v1/feedback", json={"decision_id": token, **change}).status_code == 422

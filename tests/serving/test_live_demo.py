@@ -1,4 +1,4 @@
-"""The path of a newcomer, as docs/guides/live-demo.md tells it: serve, route, vote, learn again, serve what was learned."""
+"""The path of a newcomer, as docs/guides/live-demo.md tells it: serve, route, vote, learn again."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ import subprocess
 import sys
 import time
 from contextlib import suppress
+from urllib.parse import quote
 
 import httpx
 import pytest
 
-from .worlds import free_port, model_folder
+from .worlds import EVIL, free_port, model_folder
 
 playwright = pytest.importorskip("playwright.sync_api", reason="playwright is not installed (extra 'dev')")
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
@@ -27,7 +28,9 @@ def demo(tmp_path):
     command = [sys.executable, "-m", "nasheval.serving.live_demo", str(model_folder()), "--no-browser"]
     command += ["--store", str(tmp_path / "votes.db"), "--port", str(port)]
     with open(tmp_path / "log", "w") as log:
-        running = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"})
+        running = subprocess.Popen(
+            command, stdout=log, stderr=subprocess.STDOUT, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        )
         address = f"http://127.0.0.1:{port}"
         for _ in range(600):
             with suppress(httpx.HTTPError):
@@ -43,7 +46,9 @@ def demo(tmp_path):
 
 
 def nasheval(*words, status=0):
-    done = subprocess.run([sys.executable, "-m", "nasheval", *map(str, words)], capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [sys.executable, "-m", "nasheval", *map(str, words)], capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == status, done.stdout + done.stderr
     return done.stdout
 
@@ -61,7 +66,7 @@ def test_from_serving_to_a_vote_to_a_refit(demo):
     assert routed["agent"] == "terse"
     chat = {"model": "nasheval", "messages": [{"role": "user", "content": "Why is the sky blue?"}]}
     answered = httpx.post(f"{address}/v1/chat/completions", json=chat)
-    assert answered.json()["model"] == answered.json()["model"]
+    assert answered.headers["x-nasheval-agent"] in ("terse", "chatty", quote(EVIL))
     assert "Why is the sky blue" in answered.text
     with playwright.sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=CHROMIUM)
@@ -74,7 +79,10 @@ def test_from_serving_to_a_vote_to_a_refit(demo):
         page.wait_for_selector("#next")
         browser.close()
     crowd = subprocess.run(
-        [sys.executable, "-m", "nasheval.serving.crowd", address, "--votes", "300"], capture_output=True, text=True, check=True
+        [sys.executable, "-m", "nasheval.serving.crowd", address, "--votes", "300"],
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert re.match(r"300 votes are stored; \d+ of them prefer the shorter answer\.", crowd.stdout)
     store = folder / "votes.db"

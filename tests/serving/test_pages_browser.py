@@ -27,7 +27,9 @@ pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium on the pat
 AXE = Path(os.environ.get("NASHEVAL_AXE", Path(__file__).parents[2] / "build" / "axe" / "package" / "axe.min.js"))
 PAGES = ("/", "/vote", "/status")
 HOSTILE = '</script><script>window.hacked=1</script><img src=x onerror="window.hacked=1">'
-ANSWER = b'{"choices": [{"message": {"content": "<img src=x onerror=window.hacked=1><script>window.hacked=1</script>"}}]}'
+ANSWER = (
+    b'{"choices": [{"message": {"content": "<img src=x onerror=window.hacked=1><script>window.hacked=1</script>"}}]}'
+)
 
 
 @pytest.fixture(scope="module")
@@ -47,7 +49,10 @@ def service(tmp_path_factory):
         upstreams = {"terse": f"{one}/v1", "chatty": f"{two}/v1", EVIL: f"{three}/v1"}
         path = toml(folder / "upstreams.toml", upstreams)
         settings = Settings(
-            model=str(model_folder()), store=str(folder / "votes.db"), upstreams=str(path), origins=("http://localhost:1",)
+            model=str(model_folder()),
+            store=str(folder / "votes.db"),
+            upstreams=str(path),
+            origins=("http://localhost:1",),
         )
         with served(create_app(settings)) as address:
             yield address, folder / "votes.db"
@@ -67,7 +72,7 @@ def visit(browser, service):
         page.on("pageerror", lambda error: complaints.append(str(error)))
         page.on("request", lambda request: request.url.startswith(service[0]) or complaints.append(request.url))
         page.goto(service[0] + path)
-        if ready and not path.startswith("/vote"):
+        if ready:
             page.wait_for_selector("body[data-ready]")
         if path == "/":
             page.wait_for_selector("#bars")
@@ -154,6 +159,8 @@ def test_a_vote_by_keyboard_is_stored_and_then_names_are_shown(visit, service):
     while page.evaluate("document.activeElement.id") != "prompt":
         page.keyboard.press("Tab")
     page.keyboard.type("What is a lottery?")
+    page.select_option("#inputs select", "de")
+    page.locator("#inputs input").focus()
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_selector("#answers article")
@@ -166,8 +173,11 @@ def test_a_vote_by_keyboard_is_stored_and_then_names_are_shown(visit, service):
     assert page.evaluate("document.activeElement.id") == "next"
     assert "vote is stored" in page.locator("#after").inner_text()
     with sqlite3.connect(service[1]) as connection:
-        menu, blocks = connection.execute("select menu, blocks from votes order by seq desc").fetchone()
+        menu, blocks, context = connection.execute(
+            "select v.menu, v.blocks, d.context from votes v join decisions d on d.id = v.decision order by seq desc"
+        ).fetchone()
     connection.close()
+    assert json.loads(context) == {"language": "de"}
     assert json.loads(menu) == names
     assert json.loads(blocks)[0] == [names[1]]
 
@@ -242,28 +252,49 @@ def test_the_policy_is_strict_and_only_the_vote_page_may_be_framed(service, brow
     assert httpx.get(f"{service[0]}/static/dom.js").headers["content-type"].startswith("text/javascript")
 
 
-def test_it_can_be_embedded_and_tells_the_page_around_it(service, browser, tmp_path):
-    async def around(scope, receive, send):
+def around(framed):
+    """A page of another origin with the vote page in a frame; `framed` holds the service's address."""
+
+    async def app(scope, receive, send):
         if scope["type"] != "http":
             return
         page = (
             "<!doctype html><script>addEventListener('message', (e) => { window.told = e.data; })</script>"
-            f"<iframe src='{service[0]}/vote?embed=1&prompt=hi' width=700 height=700></iframe>"
+            f"<iframe src='{framed[0]}/vote?embed=1&prompt=hi' width=700 height=700></iframe>"
         )
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-type", b"text/html")]})
         await send({"type": "http.response.body", "body": page.encode()})
 
-    with served(around) as address:
+    return app
+
+
+def test_a_page_of_an_origin_that_was_not_named_cannot_embed_it(service, browser):
+    with served(around(service)) as address:
         context = browser.new_context()
         page = context.new_page()
         page.goto(address)
-        assert page.frames[1].url.startswith("chrome-error")  # an origin that was not named
+        assert page.frames[1].url.startswith("chrome-error")
         context.close()
-    with served(around, port=None) as address:
-        settings = Settings(model=str(model_folder()), store=str(tmp_path / "votes.db"), origins=(address,))
+
+
+def test_it_can_be_embedded_and_tells_the_page_around_it(browser, tmp_path):
+    framed = []
+    with served(around(framed)) as address, served(CannedUpstream("terse")) as one:
+        path = toml(tmp_path / "upstreams.toml", {"terse": f"{one}/v1", "chatty": f"{one}/v1"})
+        store = str(tmp_path / "votes.db")
+        settings = Settings(model=str(model_folder()), store=store, upstreams=str(path), origins=(address,))
         with served(create_app(settings)) as own:
-            answer = httpx.get(f"{own}/vote")
-            assert f"frame-ancestors 'self' {address}" in answer.headers["content-security-policy"]
+            framed.append(own)
+            context = browser.new_context()
+            page = context.new_page()
+            page.goto(address)
+            frame = page.frame_locator("iframe")
+            frame.locator("#answers article").first.wait_for()
+            assert frame.locator(".page-head").is_hidden()
+            frame.get_by_role("button", name="A is better").click()
+            frame.locator("#next").wait_for()
+            assert page.evaluate("window.told") == {"source": "nasheval", "event": "voted"}
+            context.close()
 
 
 def test_it_says_what_is_wrong(visit, tmp_path, browser):

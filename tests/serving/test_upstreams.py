@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nasheval.errors import InputError, ReadError
-from nasheval.serving.events import LARGEST, Events, NotAnEvent, chunk_of, data_of, event_of
+from nasheval.serving.events import LARGEST, EventError, Events, chunk_of, data_of, event_of
 from nasheval.serving.sealing import letters, named, sealed, unsealed
 from nasheval.serving.upstreams import LOTTERY, Prices, Seconds, read_upstreams, require_some
 
@@ -96,12 +97,14 @@ def test_events_are_the_same_however_bytes_are_cut(texts, data):
 
 
 def test_events_of_other_makes():
-    events = list(Events().feed(b": alive\r\n\r\nevent: x\r\ndata: {\"choices\":\r\ndata: []}\r\n\r\n\n\ndata:[DONE]\n\nrest"))
+    events = list(
+        Events().feed(b': alive\r\n\r\nevent: x\r\ndata: {"choices":\r\ndata: []}\r\n\r\n\n\ndata:[DONE]\n\nrest')
+    )
     assert [data_of(event) for event in events] == [None, b'{"choices":\n[]}', b"[DONE]"]
-    with pytest.raises(NotAnEvent):
+    with pytest.raises(EventError):
         list(Events().feed(b"x" * (LARGEST + 1)))
     for junk in (b"{", b"[]", b'"x"', b"{}", b"[" * 100_000):
-        with pytest.raises(NotAnEvent):
+        with pytest.raises(EventError):
             chunk_of(junk)
 
 
@@ -127,3 +130,10 @@ def test_letters_become_agents_and_others_stay_to_be_refused():
     assert letters(3) == ["A", "B", "C"]
     assert named([["B"], ["A", "Z"]], ["x", "y"]) == [["y"], ["x", "Z"]]
     assert json.dumps(named([], ["x"])) == "[]"
+
+
+def test_the_example_of_the_guide_can_be_read(tmp_path):
+    guide = (Path(__file__).parents[2] / "docs" / "guides" / "gateway.md").read_text()
+    found = read(tmp_path, guide.partition("```toml\n")[2].partition("```")[0])
+    assert list(found.upstreams) == ["small", "gpt-4o"]
+    assert found.policies["cheap"].cost_weight == 0.5

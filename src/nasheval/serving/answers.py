@@ -48,14 +48,18 @@ async def answered(service: Service, gateway: Gateway, asked: CompareRequest, cl
         if agent not in allowed:
             raise invalid(f"{agent!r:.80} has no upstream, or no votes; accepted are {', '.join(allowed)}", "agents")
     if not 2 <= asked.size <= min(len(rest), _MOST):
-        raise invalid(f"size is {asked.size}; accepted is 2 to {min(len(rest), _MOST)}, the agents that can answer", "size")
+        raise invalid(
+            f"size is {asked.size}; accepted is 2 to {min(len(rest), _MOST)}, the agents that can answer", "size"
+        )
     known: dict[str, str] = {}
     faults: dict[str, Fault] = {}
     while len(rest) >= asked.size:
         token, menu, version = await _drawn(service, asked, rest, list(faults), client)
         await _ask(gateway, [agent for agent in menu if agent not in known], asked.prompt or "", known, faults)
         if all(agent in known for agent in menu):
-            texts = [{"label": label, "text": known[agent]} for label, agent in zip(letters(len(menu)), menu, strict=True)]
+            texts = [
+                {"label": label, "text": known[agent]} for label, agent in zip(letters(len(menu)), menu, strict=True)
+            ]
             return {"decision_id": sealed(token, service.secret), "answers": texts, "model_version": version}
         rest = [agent for agent in rest if agent not in faults]
     # Their names stay in the log: whoever is to vote without names is not told who failed.

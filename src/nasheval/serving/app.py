@@ -15,7 +15,7 @@ import nasheval
 from nasheval.errors import NashEvalError, one_line
 from nasheval.serving import answers, bodies, endpoints
 from nasheval.serving.guard import Guard
-from nasheval.serving.live import begin_live, add_live, end_live
+from nasheval.serving.live import add_live, begin_live, end_live
 from nasheval.serving.logs import log
 from nasheval.serving.problems import Problem
 from nasheval.serving.scopes import ANY, OPEN, scope_of

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from typing import Any
 
-from nasheval.serving.about import about
+from nasheval.serving.about import About, about
 from nasheval.serving.bodies import RouteRequest
 from nasheval.serving.chats import Ask
 from nasheval.serving.deciding import Answer
@@ -48,6 +48,7 @@ class _Choosing:
         self.session = keyed(service.secret, SESSION, ask.session) if ask.session else None
         self.reason = ""
         self.answer: Answer | None = None
+        self.kept: About | None = None
 
     async def first(self) -> Turn | None:
         """Return the default where the model is unsure, otherwise the agent of the session."""
@@ -78,6 +79,12 @@ class _Choosing:
             self.answer = self.decider.answer(self.context, agents=agents, **terms)
         return self.answer
 
+    async def prepare(self) -> None:
+        """Compute what is kept of the context."""
+        if self.kept is None:
+            keep = self.service.settings.keep_prompts
+            self.kept = about(self.decider, self.context, self.service.secret, keep_prompts=keep)
+
     async def record(self, turn: Turn, failed: Sequence[str]) -> str:
         """Keep who served, with its propensity given who failed."""
         answer = self.answer or await self._answer(self.ask.agents)
@@ -88,9 +95,10 @@ class _Choosing:
             "agents": list(self.ask.agents), "budget": self.ask.budget, "cost_weight": self.ask.cost_weight,
             "model": self.ask.model, "failed": list(failed) or None,
         }  # fmt: skip
-        kept = about(self.decider, self.context, self.service.secret, keep_prompts=self.service.settings.keep_prompts)
+        await self.prepare()
+        assert self.kept is not None
         token, row = _decision(
-            self.service, self.decider, "route", [turn.agent], turn.propensity, kept,
+            self.service, self.decider, "route", [turn.agent], turn.propensity, self.kept,
             client=self.client, session=self.session, answer=answer, reason=reason, terms=terms,
         )  # fmt: skip
         self.service.writer.keep(row)

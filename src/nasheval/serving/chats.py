@@ -15,13 +15,18 @@ from nasheval.serving.problems import Problem
 from nasheval.serving.strict import parsed
 from nasheval.serving.upstreams import NamedPolicy, Upstreams
 
-AGENTS, OPT_OUT, SESSION, CONTEXT = "x-nasheval-agents", "x-nasheval-opt-out", "x-nasheval-session", "x-nasheval-context"
+AGENTS, OPT_OUT, SESSION, CONTEXT = (
+    "x-nasheval-agents",
+    "x-nasheval-opt-out",
+    "x-nasheval-session",
+    "x-nasheval-context",
+)
 OURS = "nasheval"  # the field of a body that is for the gateway alone
 _FALSE = ("", "0", "false", "no", "off")
 
 
 class Refused(Problem):
-    """A request that the gateway refuses; its error has the fields of the service, and those that OpenAI's clients read.
+    """A request that the gateway refuses; its error has the service's fields, and those that OpenAI's clients read.
 
     Args:
         failures: what each upstream that was asked did.
@@ -60,7 +65,7 @@ class Refused(Problem):
 class ChatTerms(_Body):
     """The field `nasheval` of a chat completion: what is for the gateway alone."""
 
-    context: Context = {}
+    context: Context = Field(default_factory=dict)
     prompt: Text | None = Field(None, description="What to route by, in place of the user's last message.")
     agents: Agents | None = Field(None, description="Those that may answer.")
     budget: float | None = Field(None, ge=0, le=1e30)
@@ -139,6 +144,9 @@ def understood(raw: bytes, headers: Mapping[str, str], upstreams: Upstreams, kno
     )
 
 
+_NO_TERMS = ChatTerms.model_validate({})
+
+
 def _terms(given: object, headers: Mapping[str, str]) -> ChatTerms:
     """Return the gateway's own terms, from the body and, where it leaves them out, from headers."""
     if not isinstance(given, dict | None):
@@ -152,7 +160,7 @@ def _terms(given: object, headers: Mapping[str, str]) -> ChatTerms:
     if headers.get(SESSION) and "session" not in terms:
         terms["session"] = _utf8(headers[SESSION])
     try:
-        return parsed(json.dumps(terms).encode(), ChatTerms, 16) if terms else ChatTerms()
+        return parsed(json.dumps(terms).encode(), ChatTerms, 16) if terms else _NO_TERMS
     except Problem as problem:
         raise Refused.of(problem, f"{OURS}.") from None
 
@@ -194,7 +202,9 @@ def _candidates(
     rest = [agent for agent in allowed if policy.agents is None or agent in policy.agents]
     rest = [agent for agent in rest if all(agent in names for _, names in wanted)]
     if not rest:
-        raise Refused(400, "no_agent", "no agent is left that may answer; allow more", wanted[0][0] if wanted else "model")
+        raise Refused(
+            400, "no_agent", "no agent is left that may answer; allow more", wanted[0][0] if wanted else "model"
+        )
     return tuple(rest)
 
 

@@ -11,6 +11,7 @@ import argparse
 import sys
 from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import httpx
 
@@ -37,8 +38,10 @@ def vote(address: str, votes: int, seed: int = 0) -> int:
     """Cast votes on two answers each; return how many went to the shorter one."""
     random, shorter = Random(seed), 0
     with httpx.Client(base_url=address, timeout=60) as client:
+        inputs = client.get("/v1/explore/inputs").raise_for_status().json()["inputs"]
         for _ in range(votes):
-            asked = {"prompt": random.choice(_QUESTIONS), "answers": True}
+            context = {one["name"]: _value(one, random) for one in inputs}
+            asked = {"prompt": random.choice(_QUESTIONS), "answers": True, "context": context}
             found = client.post("/v1/compare", json=asked).raise_for_status().json()
             short, long = sorted(found["answers"], key=lambda answer: (len(answer["text"]), random.random()))
             best = short if random.random() < _SHORTER else long
@@ -50,6 +53,13 @@ def vote(address: str, votes: int, seed: int = 0) -> int:
             }
             client.post("/v1/feedback", json=said).raise_for_status()
     return shorter
+
+
+def _value(one: dict[str, Any], random: Random) -> Any:
+    """Return a value of a context column, as the explorer's fields have them."""
+    if one["kind"] == "category":
+        return random.choice(one["values"])
+    return random.gauss(one["mean"], one["scale"]) if one["kind"] == "number" else random.random() < 0.5
 
 
 if __name__ == "__main__":

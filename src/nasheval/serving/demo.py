@@ -1,4 +1,7 @@
-"""A tiny OpenAI-compatible upstream with canned answers: for the demo, for tests, for benchmarks."""
+"""A tiny OpenAI-compatible upstream with canned answers: for the demo, for tests, for benchmarks.
+
+python -m nasheval.serving.demo 8101 terse
+"""
 
 from __future__ import annotations
 
@@ -42,7 +45,7 @@ class CannedUpstream:
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
         """Answer /v1/chat/completions and /v1/models."""
         if scope["type"] != "http":
-            return
+            return None
         if self.key and (b"authorization", f"Bearer {self.key}".encode()) not in scope["headers"]:
             return await _reply(send, 401, _error(f"Incorrect API key provided; expected {self.key[:4]}...", "auth"))
         if scope["path"] == "/v1/models":
@@ -58,7 +61,7 @@ class CannedUpstream:
         if body.get("stream"):
             usage = bool((body.get("stream_options") or {}).get("include_usage"))
             return await self._stream(send, message, prompt, usage)
-        await _reply(send, 200, self._completion(message, prompt))
+        return await _reply(send, 200, self._completion(message, prompt))
 
     def text(self, prompt: str, model: str = "") -> str:
         """Return the answer of a model to a prompt."""

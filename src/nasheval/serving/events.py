@@ -12,7 +12,7 @@ LARGEST = 1 << 22  # bytes of one event
 _END = re.compile(rb"\r\n\r\n|\n\n|\r\r")
 
 
-class NotAnEvent(Exception):
+class EventError(Exception):
     """What came is no event of a chat completion."""
 
 
@@ -30,7 +30,7 @@ class Events:
             if event.strip():
                 yield event
         if len(self._rest) > LARGEST:
-            raise NotAnEvent(f"an event of more than {LARGEST:,} bytes")
+            raise EventError(f"an event of more than {LARGEST:,} bytes")
 
     def rest(self) -> bytes:
         """Return what came after the last whole event."""
@@ -44,13 +44,13 @@ def data_of(event: bytes) -> bytes | None:
 
 
 def chunk_of(data: bytes) -> dict[str, Any]:
-    """Return the chunk that an event's data holds; raises NotAnEvent where it is none."""
+    """Return the chunk that an event's data holds; raises EventError where it is none."""
     try:
         chunk = json.loads(data)
     except (ValueError, RecursionError):
-        raise NotAnEvent("what is no JSON") from None
+        raise EventError("what is no JSON") from None
     if not isinstance(chunk, dict) or ("choices" not in chunk and "error" not in chunk):
-        raise NotAnEvent("JSON that is no chunk of a chat completion")
+        raise EventError("JSON that is no chunk of a chat completion")
     return chunk
 
 

@@ -139,7 +139,7 @@ def drift_of(
             now, then = shares_of(map(str, values)), usual[name]
             moved = 0.5 * sum(abs(now.get(value, 0.0) - then.get(value, 0.0)) for value in {*now, *then})
             unknown = sum(share for value, share in now.items() if value not in then)
-            line = {"distance": moved, "unknown": unknown, "measure": "total variation"}
+            line: dict[str, Any] = {"distance": moved, "unknown": unknown, "measure": "total variation"}
         elif isinstance(column, NumericColumn) and all(type(value) in (int, float) for value in values):
             moved = abs(sum(values) / len(values) - column.mean) / column.scale
             line = {"distance": moved, "unknown": None, "measure": "standard deviations"}
@@ -156,6 +156,12 @@ async def explore(request: Request) -> Response:
     """Return all that the explorer shows: the report of the version that serves, as data."""
     explored = await _explorer(request).explored()
     return Response(explored.body, 200, {"cache-control": "no-store"}, "application/json")
+
+
+async def inputs(request: Request) -> Response:
+    """Return the context columns that can be set, with their usual values, and whether prompts are taken."""
+    decider = service_of(request).decider
+    return json_response({"inputs": inputs_of(decider), "prompt": decider.prompt_column is not None})
 
 
 async def live_lottery(request: Request) -> Response:
@@ -177,7 +183,7 @@ async def live_lottery(request: Request) -> Response:
 
 
 async def why(request: Request) -> Response:
-    """Return what stands behind the lottery at a context: the nearest logged contexts, and the votes that weigh most."""
+    """Return what stands behind the lottery at a context: the nearest logged contexts, and the heaviest votes."""
     explored = await _explorer(request).explored()
     _, _, context = _asked(request)
     try:

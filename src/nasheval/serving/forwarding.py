@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import httpx
 
-from nasheval.serving.events import DONE, Events, NotAnEvent, chunk_of, data_of, event_of, is_finished
+from nasheval.serving.events import DONE, EventError, Events, chunk_of, data_of, event_of, is_finished
 from nasheval.serving.upstreams import Seconds, Upstream
 
 Headers = list[tuple[bytes, bytes]]
@@ -24,7 +24,7 @@ _MOST_SAID = 300  # characters of an upstream's own words that are repeated
 _HIDDEN = b"***"
 
 
-class Fault(Exception):
+class Fault(Exception):  # noqa: N818  (what an upstream did, not an error of ours)
     """An upstream that did not answer as it should.
 
     Args:
@@ -55,7 +55,7 @@ class Reply:
     usage: Mapping[str, Any] | None = None
 
 
-class PassedOn(Exception):
+class PassedOn(Exception):  # noqa: N818
     """A refusal that goes to the client as it is."""
 
     def __init__(self, reply: Reply) -> None:
@@ -168,14 +168,14 @@ async def _events(
 def _cut(events: Events, piece: bytes) -> list[bytes]:
     try:
         return list(events.feed(piece))
-    except NotAnEvent as error:
+    except EventError as error:
         raise Fault("junk", str(error)) from None
 
 
 def _chunk(data: bytes, secret: bytes) -> Body:
     try:
         chunk = chunk_of(_hidden(data, secret))
-    except NotAnEvent as error:
+    except EventError as error:
         raise Fault("junk", str(error)) from None
     if chunk.get("error"):
         raise Fault("error", f"its error in the stream: {_words(chunk['error'])}")

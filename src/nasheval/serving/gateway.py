@@ -1,4 +1,4 @@
-"""`Gateway`: chat completions by the lottery, with the next agent where one fails; an OpenAI-compatible ASGI endpoint."""
+"""`Gateway`: chat completions by the lottery, as OpenAI's API has them, with the next agent where one fails."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ import httpx
 from nasheval.serving.chats import Ask, Refused, understood
 from nasheval.serving.events import event_of
 from nasheval.serving.forwarding import Fault, Headers, PassedOn, Reply, Streamed, new_client, stream, whole
+from nasheval.serving.guard import CLIENT
 from nasheval.serving.problems import Problem
 from nasheval.serving.tally import Tally
 from nasheval.serving.turns import Lottery, Turn, Turns
@@ -44,6 +45,10 @@ class Choosing(Protocol):
 
     async def lottery(self, agents: Sequence[str]) -> Lottery:
         """Return the lottery among agents; raises a Problem where the context cannot be used."""
+        ...
+
+    async def prepare(self) -> None:
+        """Compute what `record` takes, while the upstream works."""
         ...
 
     async def record(self, turn: Turn, failed: Sequence[str]) -> str:
@@ -116,7 +121,7 @@ class Gateway:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in scope["headers"]}
         try:
             ask = understood(raw, headers, self.upstreams, self.chooser.agents)
-            await self._by_turns(ask, self.chooser.begin(ask, str(scope.get("nasheval.client", ""))), send)
+            await self._by_turns(ask, self.chooser.begin(ask, str(scope.get(CLIENT, ""))), send)
         except Problem as problem:
             refused = problem if isinstance(problem, Refused) else Refused.of(problem)
             extra = [(name.encode(), value.encode("latin-1", "replace")) for name, value in refused.headers.items()]
@@ -127,13 +132,17 @@ class Gateway:
         turns, faults = await _turns(ask, choosing), dict[str, Fault]()
         while (turn := await turns.next()) is not None:
             began = perf_counter()
+            attempt = _Attempt(self, ask, choosing, turn, list(faults), send)
+            early = asyncio.ensure_future(choosing.prepare()) if attempt.is_kept else None
             try:
-                attempt = _Attempt(self, ask, choosing, turn, list(faults), send)
                 await (attempt.streamed() if ask.streamed else attempt.whole())
                 return
             except Fault as fault:
                 self.tally.fault(turn.agent, fault.kind, perf_counter() - began)
                 faults[turn.agent] = fault
+            finally:
+                if early is not None:
+                    early.cancel()
         raise _all_failed(faults)
 
     async def text_of(self, agent: str, messages: list[dict[str, Any]]) -> str:
@@ -167,7 +176,13 @@ class _Attempt:
         self.upstream = gateway.upstreams.upstreams[turn.agent]
         self.began = perf_counter()
 
+    @property
+    def is_kept(self) -> bool:
+        """Whether a decision is made, and kept."""
+        return not (self.ask.named or self.ask.opted_out)
+
     async def whole(self) -> None:
+        """Pass on an answer that is not streamed; raises a Fault where there is none."""
         reply = await whole(self.gateway.client, self.upstream, dict(self.ask.body))
         await self._pass_on(reply)
 
@@ -179,7 +194,8 @@ class _Attempt:
             try:
                 event = await anext(events)
             except PassedOn as refusal:
-                return await self._pass_on(refusal.reply)
+                await self._pass_on(refusal.reply)
+                return
             first = perf_counter() - self.began
             start = {"type": "http.response.start", "status": 200}
             await self.send({**start, "headers": [*_EVENTS, *_SAFE, *streamed.headers, *await self._ours()]})
@@ -212,7 +228,7 @@ class _Attempt:
         said = {"x-nasheval-agent": quote(self.turn.agent), "x-nasheval-propensity": f"{self.turn.propensity:.6g}"}
         if self.failed:
             said["x-nasheval-failed"] = ",".join(map(quote, self.failed))
-        if not (self.ask.named or self.ask.opted_out):
+        if self.is_kept:
             said["x-nasheval-decision"] = await self.choosing.record(self.turn, self.failed)
         return [(name.encode(), value.encode()) for name, value in said.items()]
 

@@ -10,12 +10,12 @@ from starlette.types import Receive, Scope, Send
 
 from nasheval.serving.bodies import ErrorAnswer, RouteRequest
 from nasheval.serving.chat_decisions import ServiceChooser
-from nasheval.serving.chats import Refused
 from nasheval.serving.endpoints import json_response
-from nasheval.serving.exploring import Explorer, explore, live_lottery, why
+from nasheval.serving.exploring import Explorer, explore, inputs, live_lottery, why
 from nasheval.serving.gateway import Gateway
 from nasheval.serving.guard import BODY
 from nasheval.serving.logs import log
+from nasheval.serving.problems import Problem
 from nasheval.serving.service import Service
 from nasheval.serving.status import status
 from nasheval.serving.upstreams import read_upstreams, require_some
@@ -29,6 +29,8 @@ _ERRORS = {
     422: "An argument that cannot be used", 429: "Too many requests, or all upstreams are busy",
     500: "A defect", 502: "No upstream answered", 503: "Try again later", 504: "All upstreams are slow",
 }  # fmt: skip
+_READING = (401, 403, 429, 500, 503)
+_BY_METHOD = {"GET": (409, *_READING), "POST": (400, 408, 409, 413, 415, 422, *_READING)}
 
 
 def begin_live(app: FastAPI) -> None:
@@ -80,7 +82,7 @@ def _gateway(request: Request) -> Gateway:
     gateway: Gateway | None = request.app.state.gateway
     if gateway is None:
         said = "this service has no upstreams to forward to; start it with --upstreams upstreams.toml"
-        raise Refused(404, "no_upstreams", said)
+        raise Problem(404, "no_upstreams", said)
     return gateway
 
 
@@ -90,6 +92,7 @@ def add_live(app: FastAPI) -> None:
     any_object: dict[str, Any] = {"type": "object", "additionalProperties": True}
     for path, endpoint, method in (
         ("/v1/explore", explore, "GET"),
+        ("/v1/explore/inputs", inputs, "GET"),
         ("/v1/explore/lottery", live_lottery, "POST"),
         ("/v1/explore/why", why, "POST"),
         ("/v1/status", status, "GET"),
@@ -99,7 +102,7 @@ def add_live(app: FastAPI) -> None:
             schema = RouteRequest.model_json_schema()
             extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": schema}}}
         said = {"description": endpoint.__doc__, "content": {"application/json": {"schema": any_object}}}
-        _add(app, path, endpoint, method, extra, {200: said, **_responses((401, 403, 409, 422, 429, 503))})
+        _add(app, path, endpoint, method, extra, {200: said, **_responses(_BY_METHOD[method])})
     for path in PAGES:
         app.add_api_route(path, page, methods=["GET"], response_class=Response, include_in_schema=False)
     app.add_api_route("/static/{name}", static, methods=["GET"], response_class=Response, include_in_schema=False)
@@ -110,7 +113,7 @@ def _add_gateway(app: FastAPI) -> None:
     body = {"required": True, "content": {"application/json": {"schema": schema}}}
     extra = {"security": [{"key": []}], "requestBody": body}
     _add(app, CHAT, chat, "POST", extra, _responses((*_ERRORS,)))
-    _add(app, MODELS, models, "GET", {"security": [{"key": []}]}, _responses((401, 404)))
+    _add(app, MODELS, models, "GET", {"security": [{"key": []}]}, _responses((404, *_READING)))
 
 
 def _responses(codes: tuple[int, ...]) -> dict[int | str, dict[str, Any]]:

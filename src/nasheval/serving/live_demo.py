@@ -1,6 +1,6 @@
 """The demo: a service with its gateway, and two tiny upstreams that answer for the agents of a model with canned text.
 
-    python -m nasheval.serving.live_demo build/demo --store build/serve/votes.db
+python -m nasheval.serving.live_demo build/demo --store build/serve/votes.db
 """
 
 from __future__ import annotations
@@ -81,7 +81,9 @@ def upstreams_of(agents: Sequence[str]) -> Iterator[str]:
     servers, lines = [], ["# Two tiny upstreams with canned answers, written by the demo.\n"]
     for place, style in enumerate(_STYLES):
         port = free_port()
-        config = uvicorn.Config(CannedUpstream(style, word_seconds=_WORD_SECONDS), port=port, log_config=None, ws="none")
+        config = uvicorn.Config(
+            CannedUpstream(style, word_seconds=_WORD_SECONDS), port=port, log_config=None, ws="none"
+        )
         server = uvicorn.Server(config)
         threading.Thread(target=server.run, daemon=True).start()
         servers.append(server)

@@ -17,16 +17,15 @@ _SCOPES = {
     "/v1/chat/completions": "route",
     "/v1/models": ANY,
     "/v1/explore": "route",
+    "/v1/explore/inputs": ANY,
     "/v1/explore/lottery": "route",
     "/v1/explore/why": "route",
     "/v1/status": "admin",
-    "/": OPEN,
-    "/vote": OPEN,
-    "/status": OPEN,
 }
 ROUTES = tuple(_SCOPES)
+PAGES = ("/", "/vote", "/status")  # which hold no data: their scripts ask the routes above
 
 
 def scope_of(path: str) -> str:
     """Return the scope that a route takes."""
-    return OPEN if path.startswith("/static/") else _SCOPES.get(path, "admin")
+    return OPEN if path in PAGES or path.startswith("/static/") else _SCOPES.get(path, "admin")

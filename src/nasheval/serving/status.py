@@ -84,7 +84,7 @@ def _stored(service: Service, explorer: Explorer) -> dict[str, Any]:
         decisions = connection.execute(select(func.count()).select_from(DECISIONS)).scalar_one()
         times = [at for (at,) in connection.execute(select(VOTES.c.at).where(VOTES.c.at >= begin))]
         counted = connection.execute(select(VOTES.c.zero, func.count()).group_by(VOTES.c.zero))
-        kinds = {zero: count for zero, count in counted}
+        kinds = {row[0]: row[1] for row in counted}
     by_hour = [0] * _HOURS
     for at in times:
         by_hour[min(int((at - begin) / _HOUR), _HOURS - 1)] += 1

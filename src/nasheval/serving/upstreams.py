@@ -1,14 +1,14 @@
 """`upstreams.toml`: where the gateway finds each agent, under which key, at what price and with how much patience.
 
-    [upstreams.small]
-    url = "http://127.0.0.1:11434/v1"      # any OpenAI-compatible base URL
-    model = "llama3.2"                     # its name there; without it, the agent's
-    key = "SMALL_API_KEY"                  # the environment variable that holds the key; without it, none is sent
-    prices = { input = 0.15, output = 0.6 }                            # per million tokens, in your units
-    seconds = { connect = 5, first_byte = 60, between_bytes = 60, whole = 300 }   # time-outs
+[upstreams.small]
+url = "http://127.0.0.1:11434/v1"      # any OpenAI-compatible base URL
+model = "llama3.2"                     # its name there; without it, the agent's
+key = "SMALL_API_KEY"                  # the environment variable that holds the key; without it, none is sent
+prices = { input = 0.15, output = 0.6 }                            # per million tokens, in your units
+seconds = { connect = 5, first_byte = 60, between_bytes = 60, whole = 300 }   # time-outs
 
-    [policies.cheap]                       # a name to ask for in place of "nasheval"
-    cost_weight = 0.5                      # also: budget, agents
+[policies.cheap]                       # a name to ask for in place of "nasheval"
+cost_weight = 0.5                      # also: budget, agents
 """
 
 from __future__ import annotations

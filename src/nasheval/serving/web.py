@@ -1,4 +1,4 @@
-"""The pages: explorer, vote and status, with the parts that they share with the report; nothing is loaded from elsewhere."""
+"""The pages: explorer, vote and status, with the parts that they share with the report."""
 
 from __future__ import annotations
 

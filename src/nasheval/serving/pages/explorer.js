@@ -4,14 +4,7 @@ let latest = 0; // number of the last question, so that a late answer to an earl
 let waiting = null;
 
 function asked() {
-  const context = {};
-  for (const field of document.querySelectorAll("#inputs [data-name]")) {
-    if (field.value === "") continue;
-    const kind = field.dataset.kind;
-    context[field.dataset.name] =
-      kind === "number" ? Number(field.value) : kind === "truth" ? field.value === "true" : field.value;
-  }
-  const body = { context };
+  const body = { context: contextOf() };
   if (D.prompt && $("prompt").value) body.prompt = $("prompt").value;
   if (Number($("cost").value) > 0) body.cost_weight = Number($("cost").value);
   return body;
@@ -37,14 +30,13 @@ function drawLottery(found) {
       "table",
       { class: "bars", id: "bars" },
       el("caption", { class: "unseen", text: "The lottery at this context" }),
-      el("thead", { class: "unseen" }, el("tr", {}, ...["Agent", "Bar", "Share"].map((text) => el("th", { scope: "col", text })))),
       el("tbody", {}, ...rows),
     ),
     rest > 0 ? el("p", { class: "small dim", text: `${plural(rest, "other agent")} with less.` }) : null,
   );
   const cost = found.expected_cost === null ? "" : ` Expected cost ${brief(found.expected_cost)}.`;
   const unsure = found.unsure ? ` Unsure: ${found.unsure}.` : "";
-  $("live-reason").textContent = `${sentence(found.reason)}${cost}${unsure}`;
+  $("live-reason").textContent = `${found.reason}.${cost}${unsure}`;
 }
 
 async function refresh() {
@@ -99,22 +91,6 @@ function drawWhy(found) {
     el("h3", { text: "The votes near by that weigh most" }),
     sortable("vote-rows", "The votes near by that weigh most", votes, found.votes, { wide: false }),
   );
-}
-
-function inputFor(input) {
-  const id = `input-${input.name}`,
-    named = { id, "data-name": input.name, "data-kind": input.kind };
-  const option = (value, text) => el("option", { value, text });
-  const field =
-    input.kind === "number"
-      ? el("input", { ...named, type: "number", step: "any", placeholder: `about ${brief(input.mean)}` })
-      : el(
-          "select",
-          named,
-          option("", "not given"),
-          ...(input.kind === "truth" ? ["true", "false"] : input.values).map((value) => option(value, value)),
-        );
-  return el("div", {}, el("label", { for: id, text: input.name }), field);
 }
 
 function drawHead() {

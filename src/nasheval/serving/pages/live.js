@@ -55,3 +55,30 @@ function complain(id, error) {
 const seconds = (value) =>
   value === null || value === undefined ? MISSING : value < 1 ? `${brief(1000 * value)} ms` : `${brief(value)} s`;
 const clockTime = (at) => new Date(1000 * at).toLocaleString("en-GB", { dateStyle: "medium", timeStyle: "short" });
+
+// Fields for the context columns of the model, and what stands in them.
+function inputFor(input) {
+  const id = `input-${input.name}`,
+    named = { id, "data-name": input.name, "data-kind": input.kind };
+  const option = (value, text) => el("option", { value, text });
+  const field =
+    input.kind === "number"
+      ? el("input", { ...named, type: "number", step: "any", placeholder: `about ${brief(input.mean)}` })
+      : el(
+          "select",
+          named,
+          option("", "not given"),
+          ...(input.kind === "truth" ? ["true", "false"] : input.values).map((value) => option(value, value)),
+        );
+  return el("div", {}, el("label", { for: id, text: input.name }), field);
+}
+function contextOf() {
+  const context = {};
+  for (const field of document.querySelectorAll("#inputs [data-name]")) {
+    if (field.value === "") continue;
+    const kind = field.dataset.kind;
+    context[field.dataset.name] =
+      kind === "number" ? Number(field.value) : kind === "truth" ? field.value === "true" : field.value;
+  }
+  return context;
+}

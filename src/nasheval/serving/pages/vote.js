@@ -35,7 +35,7 @@ async function pose(event) {
   $("send").disabled = true;
   fill("trouble", el("p", { class: "lead", role: "status", text: "Waiting for the answers\u2026" }));
   try {
-    const found = await ask("v1/compare", { prompt, size, answers: true, context: contextGiven() });
+    const found = await ask("v1/compare", { prompt, size, answers: true, context: { ...contextOf(), ...contextGiven() } });
     shown = { id: found.decision_id, labels: found.answers.map((answer) => answer.label), key: randomId() };
     fill("trouble");
     drawAnswers(found.answers);
@@ -74,7 +74,7 @@ function drawAnswers(answers) {
   $("keys-said").textContent = `Keys: ${answers.map((_, index) => index + 1).join(", ")} for the answers, t tie, b bad, s skip.`;
   fill("after");
   $("answers-box").hidden = false;
-  $("answers-h").focus({ preventScroll: true });
+  $("answers-h").focus();
   say(`${answers.length} answers are there.`);
 }
 
@@ -136,8 +136,20 @@ document.addEventListener("keydown", (event) => {
 
 $("question").addEventListener("submit", pose);
 document.body.classList.toggle("embedded", wanted.get("embed") === "1");
-startKey(() => pose());
-if (wanted.get("prompt")) {
-  $("prompt").value = wanted.get("prompt");
-  pose();
+async function start() {
+  try {
+    const given = contextGiven();
+    const { inputs } = await ask("v1/explore/inputs");
+    fill("inputs", ...inputs.filter((input) => !(input.name in given)).map(inputFor));
+    fill("trouble");
+  } catch (error) {
+    complain("trouble", error);
+  }
+  document.body.dataset.ready = "yes";
+  if (wanted.get("prompt")) {
+    $("prompt").value = wanted.get("prompt");
+    pose();
+  }
 }
+startKey(start);
+start();
