@@ -14,7 +14,8 @@ from nasheval.files import whole_file
 from nasheval.scoring.report.gathering import ReportData
 
 _SCRIPTS = (
-    "data.js", "dom.js", "tables.js", "heat.js", "charts.js", "graph.js", "audit.js", "sections.js", "groups.js", "page.js",
+    "data.js", "dom.js", "tables.js", "heat.js", "charts.js", "graph.js", "audit.js", "sections.js", "groups.js",
+    "page.js",
 )  # fmt: skip
 
 
