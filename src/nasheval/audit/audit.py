@@ -9,8 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from nasheval.arrays import Floats, is_whole
+from nasheval.audit.blocs import blocs
+from nasheval.audit.duplicates import duplicates
 from nasheval.audit.flip_search import find_flips
 from nasheval.audit.flips import Flip, Flips
+from nasheval.audit.judges import judges
+from nasheval.audit.planted import planted
 from nasheval.audit.refits import Refit
 from nasheval.audit.section import Section
 from nasheval.audit.sensitivity import Sensitivity, find_sensitivity, payoff_bounds
@@ -63,10 +67,30 @@ def _sensitivity(ask: Request, advance: Advance) -> Section:
     return find_sensitivity(ask.stage1, ask.groups, ask.omega, confidence=ask.confidence, advance=advance)
 
 
+def _planted(ask: Request, advance: Advance) -> Section:
+    return planted(ask.stage1, seed=ask.seed)
+
+
+def _duplicates(ask: Request, advance: Advance) -> Section:
+    return duplicates(ask.stage1)
+
+
+def _judges(ask: Request, advance: Advance) -> Section:
+    return judges(ask.stage1, confidence=ask.confidence, seed=ask.seed)
+
+
+def _blocs(ask: Request, advance: Advance) -> Section:
+    return blocs(ask.stage1, seed=ask.seed)
+
+
 # The parts of an audit in the order in which they are shown: name, about how much of the time, what makes it.
 PARTS: dict[str, tuple[float, Callable[[Request, Advance], Section]]] = {
     "flips": (10.0, _flips),
     "sensitivity": (1.0, _sensitivity),
+    "planted": (0.5, _planted),
+    "duplicates": (0.2, _duplicates),
+    "judges": (0.5, _judges),
+    "blocs": (0.5, _blocs),
 }
 
 
@@ -76,8 +100,8 @@ class Audit:
 
     Args:
         stage1: the fitted model.
-        sections: its parts by name, such as "flips" and "sensitivity"; each has lines(), listings(), charts() and
-            to_dict().
+        sections: its parts by name: "flips", "sensitivity", "planted", "duplicates", "judges", "blocs"; each has
+            lines(), listings(), charts() and to_dict().
     """
 
     stage1: Stage1

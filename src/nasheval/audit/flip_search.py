@@ -58,8 +58,8 @@ def find_flips(
             advance(0.5 / len(groups))
     smallest = [flip for flip in flips if flip.board == "lottery" and flip.what == "votes"]
     votes = tuple(row for flip in smallest for row in _described(log, flip))
-    made = 0 if refit is None else refit.made[0]
-    return Flips(tuple(flips), by, tuple(none), tuple(skipped), log.records.voter is None, made, votes)
+    made, failed = (0, ()) if refit is None else (refit.made[0], tuple(refit.failed))
+    return Flips(tuple(flips), by, tuple(none), tuple(skipped), log.records.voter is None, made, votes, failed)
 
 
 @dataclass(frozen=True, eq=False)

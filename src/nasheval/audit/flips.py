@@ -94,6 +94,7 @@ class Flips:
         unnamed: whether voters have no names, so that only votes were taken out.
         refits: how many were made.
         votes: (record, context, verdict, voter, group) texts of the votes of each group's smallest set.
+        failed: why refits that could not be made were not.
     """
 
     flips: tuple[Flip, ...]
@@ -103,6 +104,7 @@ class Flips:
     unnamed: bool
     refits: int
     votes: tuple[tuple[str, ...], ...]
+    failed: tuple[str, ...] = ()
 
     title = "Votes that the winners hang on"
 
@@ -116,6 +118,8 @@ class Flips:
             said.append(f"No set of votes that changes who wins was found {which}.")
         if self.skipped:
             said.append(f"Left out, with fewer than two candidates: {few(self.skipped, 8)}.")
+        if self.failed:
+            said.append(f"{len(self.failed):,} refits could not be made; the first: {self.failed[0]}")
         if self.unnamed:
             said.append("Voters have no names in this log, so only single votes were taken out.")
         return said

@@ -38,12 +38,14 @@ class Refit:
         settings: "outcome", "propensity", "adjust" and "tune" (False: none) as it was fitted with.
         effort: how hard to work.
         made: how many refits there were, in all.
+        failed: why those that could not be made were not.
     """
 
     stage1: Stage1
     settings: Mapping[str, Any]
     effort: Effort
     made: list[int] = field(default_factory=lambda: [0])
+    failed: list[str] = field(default_factory=list)
 
     def pseudo(self, gone: Bools, *, afresh: bool = False) -> tuple[PseudoOutcomes, Bools]:
         """Return pseudo-outcomes without some votes, (n_records,), and (n_contexts,) which contexts they still have.
@@ -77,7 +79,8 @@ class Refit:
         try:
             pseudo, stays = self.pseudo(gone, afresh=afresh)
             payoff = group_payoff(pseudo, group.inside[stays], name=group.name)
-        except (NashEvalError, ValueError):
+        except (NashEvalError, ValueError) as error:
+            self.failed.append(str(error))
             return None
         present = payoff.present if group.allowed_agents is None else payoff.present & group.allowed_agents
         return game_of(payoff.estimate, present, omega)
