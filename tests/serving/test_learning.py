@@ -99,6 +99,26 @@ def test_votes_on_menus_of_the_callers_own_are_left_out_or_propensities_estimate
     assert "estimated" in note
 
 
+def test_an_update_adds_the_votes_since_to_what_the_model_that_serves_has_learned(collected, model, tmp_path):
+    _, service, versions = collected
+    base = ne.load(model)
+    made = refit(versions, update=True)
+    assert made.model.stage1_.log.n_records == base.stage1_.log.n_records + 120
+    assert set(made.model.agents_) == set(base.agents_)
+    new = saved(versions, made, tmp_path / "updated")
+    assert new.votes_until == made.until
+    versions.serve(new.name, "for a test")
+    with pytest.raises(InputError, match="There are no votes in this store yet"):
+        refit(versions, update=True)
+
+
+def test_an_update_on_the_command_line_says_what_is_new(collected, tmp_path):
+    store, models = f"sqlite:///{tmp_path}/votes.db", ["--models", tmp_path / "models"]
+    said = " ".join(run("refit", store, "-o", tmp_path / "new", "--update", *models).split())
+    assert "was updated with 120 votes" in said
+    assert "full refit" in said
+
+
 def test_a_skip_teaches_nothing(collected, model):
     client, service, _ = collected
     proposed = client.post("/v1/compare", json={}).json()

@@ -122,17 +122,26 @@ def refit(
     holdout: Annotated[
         float, typer.Option(help="Share of the votes, the newest, to leave for nasheval promote.", min=0, max=0.9)
     ] = 0.0,
+    update: Annotated[
+        bool,
+        typer.Option(
+            "--update", help="Add the votes since to the model that serves, in seconds; without it, fit anew."
+        ),
+    ] = False,
     text_model: TEXT_MODEL = "",
     format: FORMAT = "table",
 ) -> None:
     """Learn again from the votes of a service, with the propensities it logged.
 
-    The model is fitted as the one that serves was, saved, and added to the store's versions; `nasheval promote --store`
-    makes it serve.
+    The model is fitted as the one that serves was, on the votes of the store alone, saved, and added to the store's
+    versions; `nasheval promote --store` makes it serve. With --update what the model that serves was fitted on stays,
+    and agents that are new, or have no vote yet, do too.
 
     Examples:
 
       nasheval refit votes.db -o model/
+
+      nasheval refit votes.db -o model/ --update
 
       nasheval refit postgresql://arena@db/votes -o monday/ --holdout 0.2
     """
@@ -142,13 +151,16 @@ def refit(
     from nasheval.store.folder import check_target
 
     check_target(out.resolve(), overwrite)
-    made = learn(versions, use=use, holdout=holdout, text_encoder=text_model)
+    made = learn(versions, use=use, holdout=holdout, update=update, text_encoder=text_model)
     version = saved(versions, made, out, overwrite=overwrite)
     if format == "json":
         print_json({"version": version.name, "votes": made.votes, "votes_until": made.until, "notes": list(made.notes)})
         return
     out_to = console()
-    out_to.print(f"[bold]{version.name}[/] was fitted on {made.votes:,} votes: {escaped(str(out))}", soft_wrap=True)
+    out_to.print(
+        f"[bold]{version.name}[/] {'was updated with' if update else 'was fitted on'} {made.votes:,} votes: {escaped(str(out))}",
+        soft_wrap=True,
+    )
     for note in made.notes:
         out_to.print(escaped(note), soft_wrap=True)
     out_to.print(

@@ -43,14 +43,22 @@ class Refit:
 
 
 def refit(
-    versions: Versions, *, use: Use = "auto", holdout: float = 0.0, text_encoder: str = "", **options: Any
+    versions: Versions,
+    *,
+    use: Use = "auto",
+    holdout: float = 0.0,
+    update: bool = False,
+    text_encoder: str = "",
+    **options: Any,
 ) -> Refit:
-    """Fit the model that serves anew on the votes of its store, with their propensities.
+    """Learn again from the votes of a store, with their propensities.
 
     Args:
         use: see `Votes.used`.
         holdout: share of the votes, the newest, that are left for `gate`.
-        options: of `NashEval`, in place of those of the model that serves.
+        update: keep what the model that serves has learned, and add the votes since; False: fit all votes of the store
+            anew, and forget what the first model was fitted on.
+        options: of `NashEval`, in place of those of the model that serves; of its `update` with `update`.
     """
     if not 0 <= holdout <= 0.9:
         raise InputError(f"holdout is {holdout!r}; accepted is a share from 0 to 0.9.")
@@ -58,19 +66,30 @@ def refit(
     if name is None:
         raise InputError("No model is served from this store yet; start `nasheval serve model/` first.")
     base = load(versions[name].folder, text_encoder=text_encoder or None)
-    votes = votes_of(versions.engine)
+    votes = votes_of(versions.engine, after=versions[name].votes_until if update else 0)
     votes = _older(votes, holdout) if holdout else votes
     log, note = log_of(votes, base, use)
     if log.n_records < _FEWEST:
         raise InputError(f"There are {log.n_records:,} votes to learn from; collect {_FEWEST} at least.")
+    if update:
+        model = updated(base, log, votes, **options)
+        return Refit(model, log.n_records, votes.until, (note, *str(model.update_).splitlines()))
     return Refit(learned(base, log, votes, **options), log.n_records, votes.until, (note,))
 
 
-def learned(base: NashEval, log: Feedback, votes: Votes, **options: Any) -> NashEval:
-    """Return what is learned from all votes, in the way the model that serves was: a full fit.
+def updated(base: NashEval, log: Feedback, votes: Votes, **options: Any) -> NashEval:
+    """Return the model that serves with more votes, in seconds (`NashEval.update`)."""
+    if base.stage1_.encoder.texts and not votes.kept:
+        raise InputError(
+            "An update embeds the prompts of new votes, and this store has only their hashes; start the service with ",
+            *(Argument("keep_prompts", True), ", or refit without ", Argument("update"), "."),
+        )
+    base.verbose = False
+    return base.update(log, **options)
 
-    The one place where an update of the model that serves would take its turn.
-    """
+
+def learned(base: NashEval, log: Feedback, votes: Votes, **options: Any) -> NashEval:
+    """Return what is learned from all votes, in the way the model that serves was: a full fit."""
     without = [agent for agent in base.agents_ if agent not in log.agents]
     if without:
         raise InputError(
