@@ -100,7 +100,7 @@ def test_votes_on_menus_of_the_callers_own_are_left_out_or_propensities_estimate
 
 
 def test_an_update_adds_the_votes_since_to_what_the_model_that_serves_has_learned(collected, model, tmp_path):
-    _, service, versions = collected
+    *_, versions = collected
     base = ne.load(model)
     made = refit(versions, update=True)
     assert made.model.stage1_.log.n_records == base.stage1_.log.n_records + 120

@@ -157,10 +157,8 @@ def refit(
         print_json({"version": version.name, "votes": made.votes, "votes_until": made.until, "notes": list(made.notes)})
         return
     out_to = console()
-    out_to.print(
-        f"[bold]{version.name}[/] {'was updated with' if update else 'was fitted on'} {made.votes:,} votes: {escaped(str(out))}",
-        soft_wrap=True,
-    )
+    how = "updated with" if update else "fitted on"
+    out_to.print(f"[bold]{version.name}[/] was {how} {made.votes:,} votes: {escaped(str(out))}", soft_wrap=True)
     for note in made.notes:
         out_to.print(escaped(note), soft_wrap=True)
     out_to.print(
