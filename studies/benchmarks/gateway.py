@@ -89,7 +89,7 @@ def _by_turns(
             ways = [*addresses.items()][:: 1 if turn % 2 else -1]
             for way, address in ways:
                 took.setdefault((way, "plain"), []).append(_plain(client, address, prompt))
-                first, end = _streamed(client, address, prompt)
+                first, end = _streamed(client, address, f"{prompt} streamed")  # a prompt is embedded once
                 took.setdefault((way, "stream: first event"), []).append(first)
                 took.setdefault((way, "stream: end"), []).append(end)
     return took
