@@ -183,7 +183,7 @@ def _bars(curve: Curve, several: bool) -> Bars:
     places = _places(curve)
     values, lower, upper = (tuple(float(each[i]) for i in places) for each in (curve.value, curve.lower, curve.upper))
     marked = tuple(curve.needed is not None and curve.votes[i] >= curve.needed for i in places)
-    labels = tuple(f"{curve.votes[i]:,.0f} votes" for i in places)
+    labels = tuple(f"{curve.votes[i]:,.0f}" for i in places)
     return Bars(_titled(curve, several), labels, values, lower, upper, marked if any(marked) else ())
 
 

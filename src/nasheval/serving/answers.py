@@ -12,7 +12,7 @@ from nasheval.serving import endpoints
 from nasheval.serving.about import about
 from nasheval.serving.bodies import CompareRequest, FeedbackRequest
 from nasheval.serving.chats import Refused
-from nasheval.serving.endpoints import _decision, _stored, collect, json_response, service_of
+from nasheval.serving.endpoints import collect, json_response, new_decision, service_of, store_row
 from nasheval.serving.forwarding import Fault
 from nasheval.serving.gateway import Gateway
 from nasheval.serving.guard import BODY, CLIENT
@@ -77,11 +77,11 @@ async def _drawn(
     menu, propensity = decider.menu(context, answer, asked.size)
     kept = about(decider, context, service.secret, keep_prompts=service.settings.keep_prompts)
     terms = {"agents": list(agents), "size": asked.size, "answers": True, "failed": failed or None}
-    token, row = _decision(
+    token, row = new_decision(
         service, decider, "compare", menu, propensity, kept,
         client=client, session=None, answer=answer, reason="", terms=terms,
     )  # fmt: skip
-    await _stored(service, DECISIONS.name, row)
+    await store_row(service, DECISIONS.name, row)
     service.metrics.add("decisions_compared")
     return token, menu, decider.version
 

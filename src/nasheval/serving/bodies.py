@@ -20,11 +20,13 @@ Agents = Annotated[list[Name], Field(min_length=1, max_length=1000)]
 Reason = Literal["tie", "both_bad", "censored", "last", "skip"]
 
 
-class _Body(BaseModel):
+class Body(BaseModel):
+    """What every request's body is: nothing but known fields, of the right kind."""
+
     model_config = ConfigDict(extra="forbid", strict=True, allow_inf_nan=False)
 
 
-class RouteRequest(_Body):
+class RouteRequest(Body):
     """What to choose an agent for; every field may be left out."""
 
     context: Context = {}
@@ -36,7 +38,7 @@ class RouteRequest(_Body):
     default: Name | None = Field(None, description="The agent to answer where the model is unsure.")
 
 
-class CompareRequest(_Body):
+class CompareRequest(Body):
     """What to show a voter answers to."""
 
     context: Context = {}
@@ -46,7 +48,7 @@ class CompareRequest(_Body):
     answers: bool = Field(False, description="Ask the upstreams for answers, and show these by letters, without names.")
 
 
-class FeedbackRequest(_Body):
+class FeedbackRequest(Body):
     """A vote, in one of the forms `blocks`, `winner`, `ranking`, `top`, `best` and `worst`, or `scores`."""
 
     decision_id: Annotated[str, Field(max_length=8192)] | None = Field(
@@ -75,7 +77,7 @@ class FeedbackRequest(_Body):
     key: Name | None = Field(None, description="Idempotency key: a vote under it is stored once.")
 
 
-class ForgetRequest(_Body):
+class ForgetRequest(Body):
     """What to delete: all that is stored of a vote's key, a voter, a session, a prompt or an API key's name."""
 
     key: Name | None = None

@@ -10,7 +10,7 @@ from nasheval.serving.about import About, about
 from nasheval.serving.bodies import RouteRequest
 from nasheval.serving.chats import Ask
 from nasheval.serving.deciding import Answer
-from nasheval.serving.endpoints import _LONG, _decision, _sticky
+from nasheval.serving.endpoints import LONG, new_decision, sticky
 from nasheval.serving.forgetting import SESSION
 from nasheval.serving.gateway import Choosing
 from nasheval.serving.service import Service
@@ -61,7 +61,7 @@ class _Choosing:
         if self.session is None:
             return None
         asked = RouteRequest.model_validate({"budget": self.ask.budget})
-        drawn = await _sticky(self.service, self.decider, asked, self.context, answer, self.session)
+        drawn = await sticky(self.service, self.decider, asked, self.context, answer, self.session)
         agent, propensity, self.reason = drawn
         return Turn(agent, propensity)
 
@@ -73,7 +73,7 @@ class _Choosing:
 
     async def _answer(self, agents: Sequence[str]) -> Answer:
         terms: dict[str, Any] = {"budget": self.ask.budget, "cost_weight": self.ask.cost_weight}
-        if len(self.ask.prompt or "") > _LONG:
+        if len(self.ask.prompt or "") > LONG:
             self.answer = await asyncio.to_thread(self.decider.answer, self.context, agents=agents, **terms)
         else:
             self.answer = self.decider.answer(self.context, agents=agents, **terms)
@@ -97,7 +97,7 @@ class _Choosing:
         }  # fmt: skip
         await self.prepare()
         assert self.kept is not None
-        token, row = _decision(
+        token, row = new_decision(
             self.service, self.decider, "route", [turn.agent], turn.propensity, self.kept,
             client=self.client, session=self.session, answer=answer, reason=reason, terms=terms,
         )  # fmt: skip

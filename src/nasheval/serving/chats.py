@@ -10,7 +10,7 @@ from typing import Any
 from pydantic import Field
 
 from nasheval.files import parse_json
-from nasheval.serving.bodies import Agents, Context, Name, Text, _Body
+from nasheval.serving.bodies import Agents, Body, Context, Name, Text
 from nasheval.serving.problems import Problem
 from nasheval.serving.strict import parsed
 from nasheval.serving.upstreams import NamedPolicy, Upstreams
@@ -62,7 +62,7 @@ class Refused(Problem):
         return json.dumps({"error": self.error()}, ensure_ascii=False).encode("utf-8", "replace")
 
 
-class ChatTerms(_Body):
+class ChatTerms(Body):
     """The field `nasheval` of a chat completion: what is for the gateway alone."""
 
     context: Context = Field(default_factory=dict)

@@ -25,7 +25,7 @@ from nasheval.serving.strict import parsed
 from nasheval.serving.tokens import Decision, digest_of, keyed, new_id, opened, share_of, signed
 from nasheval.serving.voting import answer_of, menu_of
 
-_LONG = 4096  # characters of a prompt that is embedded in a thread of its own, while others are answered
+LONG = 4096  # characters of a prompt that is embedded in a thread of its own, while others are answered
 _ROUNDS = 3  # of workers that draw for one session at once
 _WAIT, _LOOKS = 0.05, 20  # for a decision that another worker has not stored yet
 
@@ -57,7 +57,7 @@ async def decide(service: Service, asked: RouteRequest, client: str) -> dict[str
     context = decider.context(asked.context, asked.prompt)
     terms: dict[str, Any] = {"agents": asked.agents, "budget": asked.budget, "cost_weight": asked.cost_weight}
     began = perf_counter()
-    if asked.prompt is not None and len(asked.prompt) > _LONG:
+    if asked.prompt is not None and len(asked.prompt) > LONG:
         answer = await asyncio.to_thread(decider.answer, context, **terms)
     else:
         answer = decider.answer(context, **terms)
@@ -68,14 +68,14 @@ async def decide(service: Service, asked: RouteRequest, client: str) -> dict[str
         agent, propensity, reason = default, 1.0, f"{default} by default: {unsure}"
         service.metrics.add("decisions_declined")
     elif hashed is not None:
-        agent, propensity, reason = await _sticky(service, decider, asked, context, answer, hashed)
+        agent, propensity, reason = await sticky(service, decider, asked, context, answer, hashed)
     else:
         drawn = decider.draw(answer.lottery)
         agent, propensity = decider.agents[drawn], float(answer.lottery[drawn])
         reason = decider.reason(answer, agent)
     service.metrics.decided(perf_counter() - began)
     kept = about(decider, context, secret, keep_prompts=service.settings.keep_prompts)
-    token, row = _decision(
+    token, row = new_decision(
         service, decider, "route", [agent], propensity, kept,
         client=client, session=hashed, answer=answer, reason=reason, terms=terms,
     )  # fmt: skip
@@ -102,7 +102,7 @@ def _default(service: Service, decider: Decider, asked: RouteRequest, answer: An
     return asked.default or (default if default and answer.up[decider.agents.index(default)] else "")
 
 
-async def _sticky(
+async def sticky(
     service: Service, decider: Decider, asked: RouteRequest, context: dict[str, Any], answer: Answer, hashed: str
 ) -> tuple[str, float, str]:
     """Return the agent of a session, drawn at its first request, with the propensity of that draw, and why.
@@ -150,12 +150,12 @@ async def compare(request: Request) -> Response:
     answer = decider.answer(context, agents=asked.agents)
     menu, propensity = decider.menu(context, answer, asked.size)
     kept = about(decider, context, service.secret, keep_prompts=service.settings.keep_prompts)
-    token, row = _decision(
+    token, row = new_decision(
         service, decider, "compare", menu, propensity, kept,
         client=scope[CLIENT], session=None, answer=answer, reason="",
         terms={"agents": asked.agents, "size": asked.size},
     )  # fmt: skip
-    await _stored(service, DECISIONS.name, row)
+    await store_row(service, DECISIONS.name, row)
     service.metrics.add("decisions_compared")
     lottery = answer.shares
     return json_response(
@@ -169,7 +169,7 @@ async def compare(request: Request) -> Response:
     )
 
 
-def _decision(
+def new_decision(
     service: Service,
     decider: Decider,
     kind: str,
@@ -195,7 +195,8 @@ def _decision(
     return signed(decision, service.secret), row
 
 
-async def _stored(service: Service, table: str, row: dict[str, Any]) -> Any:
+async def store_row(service: Service, table: str, row: dict[str, Any]) -> Any:
+    """Store a row durably; a store that does not answer is a problem of the request."""
     try:
         outcome = await service.writer.store(table, row)
     except Problem as problem:
@@ -240,7 +241,7 @@ async def collect(service: Service, vote: FeedbackRequest, client: str) -> tuple
         "at": now(), "voter": vote.voter, "menu": to_json(menu).decode(), "blocks": blocks, "zero": zero,
         "propensity": decision.propensity if decision is not None and proposed is not None else None, **columns,
     }  # fmt: skip
-    name, repeated = await _stored(service, VOTES.name, row)
+    name, repeated = await store_row(service, VOTES.name, row)
     service.metrics.add("votes_repeated" if repeated else "votes_stored")
     return name, repeated
 
