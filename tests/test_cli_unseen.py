@@ -151,7 +151,7 @@ def test_voters_reach_report_and_evaluation(monkeypatch):
         asked.append(options["voters"])
         raise InputError("enough")
 
-    monkeypatch.setattr("nasheval.scoring.report.gather", stop)
+    monkeypatch.setattr("nasheval.scoring.report.gather_model", stop)
     run("report", "star", "--voters", "population", "-q")
     monkeypatch.setattr("nasheval.scoring.evaluate.evaluate", stop)
     run("evaluate", "star", "islands.csv", "--voters", "panel")
