@@ -28,7 +28,7 @@ function drawLottery(found) {
     "live-lottery",
     el(
       "table",
-      { class: "bars", id: "bars" },
+      { class: "lottery-bars", id: "bars" },
       el("caption", { class: "unseen", text: "The lottery at this context" }),
       el("tbody", {}, ...rows),
     ),
