@@ -175,17 +175,13 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             min_votes: newcomers with fewer votes are left out, and named.
             costs, propensity: in place of those of the model, where newcomers need others.
         """
-        changed = {
-            name: value for name, value in (("costs", costs), ("propensity", propensity)) if value is not _UNCHANGED
-        }
-        stage1, model = self._stage1, copy(self).set_params(**changed)
+        stage1, model = self._stage1, copy(self).set_params(**_given(costs=costs, propensity=propensity))
         log = votes_like(feedback, stage1)
         with workers(self.engine, self.n_jobs) as pool, stages(_SHARES, show=self.verbose) as begin:
             effort = replace(model._effort(), workers=pool)
             how = {**model._settings(("propensity", "aggregator", "unseen", "adjust")), "min_votes": min_votes}
-            stage1, model.update_ = update_stage1(
-                stage1, log, **how, effort=replace(effort, advance=begin("nuisances"))
-            )
+            how["effort"] = replace(effort, advance=begin("nuisances"))
+            stage1, model.update_ = update_stage1(stage1, log, **how)
             return model._settled(stage1, model._learner(stage1.log), replace(effort, advance=begin("policy")))
 
     def _settled(self, stage1: Stage1, learner: PolicyLearner, effort: Effort) -> Self:
@@ -249,8 +245,7 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
             cost_weight, budget: see `NashEval`.
         """
         self._check_fitted()
-        changed = {"cost_weight": cost_weight, "budget": budget}
-        changed = {name: value for name, value in changed.items() if value is not _UNCHANGED}
+        changed = _given(cost_weight=cost_weight, budget=budget)
         policy: Policy = self.policy_
         if changed:
             policy = ExactPolicy(**{**self._settings(_TERMS), **changed}).fit(self.stage1_, Effort(device=self.device))
@@ -434,6 +429,10 @@ class NashEval(BaseEstimator):  # type: ignore[misc]  # scikit-learn is not type
 
         self._check_fitted()
         save(self, path, **options)
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not _UNCHANGED}
 
 
 def load(path: Any, *, text_encoder: Any = None) -> NashEval:
