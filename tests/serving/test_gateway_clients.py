@@ -154,6 +154,7 @@ def test_a_failure_is_logged_with_the_decision(client, service):
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("default")  # the warnings are of litellm and pydantic
 def test_litellm(service):
     litellm = pytest.importorskip("litellm", reason="litellm is not installed (extra 'dev')")
     how = {"model": "openai/chatty", "messages": HELLO, "api_base": f"{service[0]}/v1", "api_key": "none"}
