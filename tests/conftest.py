@@ -9,6 +9,8 @@ import os
 
 from hypothesis import settings
 
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")  # or its import fetches prices, and warns in other tests
+
 settings.register_profile("same", derandomize=True, deadline=None)
 settings.register_profile("explore", deadline=None)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "same"))

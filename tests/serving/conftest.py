@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from itertools import count
+from random import Random
 
 import pytest
 from starlette.testclient import TestClient
 
+from nasheval.serving import deciding
 from nasheval.serving.app import create_app
 from nasheval.serving.settings import Settings
 
@@ -59,9 +61,10 @@ def store(request, tmp_path):
 
 
 @pytest.fixture
-def served(tmp_path, model):
-    """Start services in this process: served(store=..., ...) is a client."""
-    clients = []
+def served(tmp_path, model, monkeypatch):
+    """Start services in this process: served(store=..., ...) is a client. Their draws are the same in every run."""
+    clients, draws = [], Random(70)
+    monkeypatch.setattr(deciding, "SystemRandom", lambda: draws)
 
     def start(**options):
         given = {"model": str(model), "store": f"sqlite:///{tmp_path}/votes.db", "models": str(tmp_path / "models")}

@@ -179,16 +179,16 @@ def test_a_version_that_is_better_is_promoted_and_back_again(served, tmp_path):
     upside = votes(300, agents=AGENTS[::-1])
     fitted(upside, costs=COSTS).save(tmp_path / "first")
     client = served(model=str(tmp_path / "first"))
-    vote(client, 400, seed=1)
+    vote(client, 600, seed=1)
     store, models = f"sqlite:///{tmp_path}/votes.db", ["--models", tmp_path / "models"]
     said = json.loads(run("refit", store, "-o", tmp_path / "new", "--holdout", 0.5, "--format", "json", *models))
-    assert said["votes"] == 200
+    assert said["votes"] == 300
     versions = client.app.state.service.versions
     old = versions.current()
     found, _ = gate(versions, versions[said["version"]])
-    assert found.votes == 200
+    assert found.votes == 300
     assert found.decision == "promote"
-    told = json.loads(run("promote", "--store", store, "--planned", 200, "--format", "json", *models))
+    told = json.loads(run("promote", "--store", store, "--planned", 300, "--format", "json", *models))
     assert (told["version"], told["decision"], told["serves"]) == (said["version"], "promote", True)
     assert versions.current() == said["version"]
     assert f"promote {old}: back" in " ".join(run("promote", "--store", store, "--back", *models).split())
