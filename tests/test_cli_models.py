@@ -562,6 +562,15 @@ def test_debug_raises_and_wrong_usage_is_two(monkeypatch, capsys):
     assert program(monkeypatch, capsys, "leaderboard", "model", "--frobnicate")[0] == 2
 
 
+@pytest.fixture
+def heeded():
+    """SIGINT interrupts, also where whoever started the suite had it ignored, as a shell does in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heeded")
 @pytest.mark.parametrize("at", ["nasheval.store.folder._swap", "nasheval.store.folder._fill"])
 def test_an_interrupt_leaves_no_half_a_model(monkeypatch, capsys, tmp_path, at):
     def interrupted(*args, **options):
