@@ -491,6 +491,11 @@ def test_report_is_one_page(model):
     assert all(name in page for name in AGENTS)
     assert run("report", "model", "-o", "held.html", "--heldout", "heldout.csv", "-q").exit_code == 0
     assert "maximal-lottery" in Path("held.html").read_text()
+    assert '"at_every_look":false' in Path("held.html").read_text()
+    words = ("report", "model", "-o", "held.html", "--heldout", "heldout.csv", "-q", "--sequential")
+    assert run(*words, "--planned", "400").exit_code == 0
+    assert '"at_every_look":true' in Path("held.html").read_text()
+    assert "--sequential compares on a log" in failed("report", "model", "-o", "held.html", "--sequential")
     assert "There is no folder" in failed("report", "model", "-o", "nowhere/report.html")
 
 

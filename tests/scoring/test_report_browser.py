@@ -310,6 +310,14 @@ def test_it_prints_light_and_without_controls(visit):
     assert page.pdf(format="A4")[:4] == b"%PDF"
 
 
+def test_intervals_of_every_look_are_called_so(visit, tmp_path):
+    report, path = example()[2], tmp_path / "looks.html"
+    path.write_text(render(replace(report, held_out={**report.held_out, "at_every_look": True})), encoding="utf-8")
+    caption = "#robin-table caption"
+    assert "hold together, and at every look;" in visit(page=path.as_uri()).locator(caption).inner_text()
+    assert "every look" not in visit().locator(caption).inner_text()
+
+
 def test_a_report_without_columns_costs_or_evaluation(visit, tmp_path):
     report = example()[2]
     path = tmp_path / "small.html"

@@ -29,6 +29,12 @@ AGAINST = Annotated[
         "names it), uniform."
     ),
 ]
+SEQUENTIAL = Annotated[
+    bool, typer.Option("--sequential", help="Intervals that hold at every look, however often you look.")
+]
+PLANNED = Annotated[
+    int, typer.Option(help="With --sequential: votes about which you expect to decide, the same each time.", min=1)
+]
 
 
 @grouped
@@ -40,12 +46,8 @@ def evaluate(
     by: Annotated[str, typer.Option(help="Context column; policies are compared within each of its values too.")] = "",
     costs: Annotated[str, typer.Option(help="What agents cost, as in fit; by default what the model knows.")] = "",
     voters: VOTERS = None,
-    sequential: Annotated[
-        bool, typer.Option("--sequential", help="Intervals that hold at every look, however often you look.")
-    ] = False,
-    planned: Annotated[
-        int, typer.Option(help="With --sequential: votes about which you expect to decide, the same each time.", min=1)
-    ] = 2000,
+    sequential: SEQUENTIAL = False,
+    planned: PLANNED = 2000,
     text_model: TEXT_MODEL = "",
     quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Show no progress.")] = False,
     format: FORMAT = "table",

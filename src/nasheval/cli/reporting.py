@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from nasheval.cli.evaluating import AGAINST, RIVALS, baselines, compared
+from nasheval.cli.evaluating import AGAINST, PLANNED, RIVALS, SEQUENTIAL, baselines, compared
 from nasheval.cli.options import MARGIN, MODEL, TEXT_MODEL, VOTERS, grouped, split
 from nasheval.cli.printing import tell
 from nasheval.cli.reading import FILES, Reading
@@ -31,6 +31,8 @@ def report(
     title: Annotated[str, typer.Option(help="Title of the page.")] = _TITLE,
     heldout: Annotated[str, typer.Option(help=f"A log that the model has not seen, to compare on. {FILES}")] = "",
     against: AGAINST = RIVALS,
+    sequential: SEQUENTIAL = False,
+    planned: PLANNED = 2000,
     margin: MARGIN = 0.05,
     voters: VOTERS = None,
     audit: Annotated[
@@ -63,11 +65,14 @@ def report(
     baselines(against)  # their names are checked before the work
     if not heldout and getattr(ctx.get_parameter_source("against"), "name", "") == "COMMANDLINE":  # not in --config
         raise InputError("--against compares on a log that the model has not seen; name it with --heldout.")
+    if sequential and not heldout:
+        raise InputError("--sequential compares on a log that the model has not seen; name it with --heldout.")
     loaded = load(model, text_encoder=text_model or None)
     evaluation, parts = None, []
     if heldout:
         log = reading.like(loaded).log(heldout)
         how: dict[str, Any] = {"voters": voters, "show": not quiet, "seed": reading.seed}
+        how.update(sequential=sequential, planned=planned)
         evaluation = compared(loaded, log, against=against, costs=loaded.costs, **how)
     if audit:
         loaded.verbose = not quiet and sys.stderr.isatty()

@@ -144,6 +144,7 @@ def held_out_of(evaluation: Evaluation) -> dict[str, Any]:
         "policies": evaluation.policies,
         "confidence": evaluation.confidence,
         "verdict": evaluation.verdict,
+        "at_every_look": evaluation.planned is not None,
         "by": evaluation.by,
         "contests": [_round_robin(contest) for contest in (evaluation.overall, *evaluation.groups)],
         "cost": None if evaluation.spending is None else rounded(evaluation.spending.mean, 8),

@@ -194,7 +194,7 @@ function drawHeldOut() {
   fill("heldout-notes", listOf(found.notes.map(sentence)));
 }
 function robin(found, contest) {
-  const caption = `What the row policy wins against the column policy over ${plural(contest.contexts, "held-out context")}, with intervals of ${percent(found.confidence)} that hold together; underlined where 0 is excluded`;
+  const caption = `What the row policy wins against the column policy over ${plural(contest.contexts, "held-out context")}, with intervals of ${percent(found.confidence)} that hold together${found.at_every_look ? ", and at every look" : ""}; underlined where 0 is excluded`;
   const most = Math.max(0.02, ...contest.value.flat().map((value) => Math.abs(value ?? 0)));
   const cell = (a, b) => {
     if (a === b) return el("td", { class: "dim", text: MISSING });
