@@ -72,7 +72,7 @@ def report(
     if heldout:
         log = reading.like(loaded).log(heldout)
         how: dict[str, Any] = {"voters": voters, "show": not quiet, "seed": reading.seed}
-        how.update(sequential=sequential, planned=planned)
+        how |= {"sequential": sequential, "planned": planned}
         evaluation = compared(loaded, log, against=against, costs=loaded.costs, **how)
     if audit:
         loaded.verbose = not quiet and sys.stderr.isatty()
@@ -80,9 +80,9 @@ def report(
         options_of_audit: dict[str, Any] = {"by": columns[0] if columns else None, "confirm": refit}
         parts = list(loaded.audit(**options_of_audit).sections.values())
     if plan:
-        from nasheval.planning.plan import plan as planned
+        from nasheval.planning import plan as planning
 
-        parts.append(planned(loaded))
+        parts.append(planning.plan(loaded))
     if not quiet:
         tell(f"writing the report {out} ...")
     options: dict[str, Any] = {"evaluation": evaluation, "margin": margin, "voters": voters, "parts": parts}
