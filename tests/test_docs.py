@@ -83,8 +83,16 @@ def test_make_targets_that_the_readme_names_exist():
 
 def test_links_inside_the_project_lead_somewhere():
     for page in [ROOT / "README.md", *PAGES, ROOT / "CONTRIBUTING.md"]:
-        for target in re.findall(r"\]\(((?!https?:)[^)#]+)", page.read_text()):
-            assert (page.parent / target).exists(), f"{page.name} -> {target}"
+        for target, heading in re.findall(r"\]\((?!https?:)([^)#]*)#?([^)]*)\)", page.read_text()):
+            place = page.parent / target if target else page
+            assert place.exists(), f"{page.name} -> {target}"
+            assert not heading or heading in headings(place.read_text()), f"{page.name} -> {target}#{heading}"
+
+
+def headings(text):
+    """Return the names by which links find the headings of a page, as the site makes them."""
+    lines = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"\s+", "-", re.sub(r"[^\w\s-]", "", line).strip().lower()) for line in lines}
 
 
 def test_every_public_name_is_in_the_reference():
