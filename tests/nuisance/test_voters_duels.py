@@ -32,7 +32,7 @@ def _asked(electorate, bad=True):
         [electorate.lean, np.zeros_like(electorate.lean)]
     )
     nu, log_bad = tie_weights(ties[: 2 if bad else 1])
-    return ties, nu, np.exp(np.minimum(log_bad - electorate.middle, 80.0))
+    return ties, nu, np.exp(np.minimum(log_bad - electorate.middle, 80.0)) if bad else np.zeros_like(nu)
 
 
 @pytest.mark.parametrize("scale", [0.0, 1.0, 15.0])

@@ -227,19 +227,30 @@ class VoterModels:
 
     def tie_weights(self, electorate: Electorate, folds: range, block: Block) -> tuple[Floats, Floats]:
         """Return the weights of ties and of both-bad answers, (F, M, n, V) each, around the middle of utilities."""
-        question = self.questions[block.question]
-        tie = np.moveaxis(electorate.tie[..., question.tie : question.tie + question.n_tie], -1, 0)
-        ties = np.empty((question.n_tie, *electorate.lean.shape), np.float32)
-        ties[:] = tie[..., None, None]
-        ties[: 1 if question.kind == Kind.DUEL else None] += electorate.lean  # both-bad answers do not lean
-        nu, log_bad = tie_weights(ties)
+        question, nothing = self.questions[block.question], np.zeros_like(electorate.lean)
+        key = folds, block.question
+        if key not in self._known_ties:
+            tie = electorate.tie[..., question.tie : question.tie + question.n_tie]
+            self._known_ties[key] = np.ascontiguousarray(np.moveaxis(tie, -1, 0))[..., None, None]
+        ties = self._known_ties[key]
+        leaning = [each + electorate.lean for each in ties[: 1 if question.kind == Kind.DUEL else None]]
         if stands_for_menus(question, len(block.agents)):
-            log_bad = np.full_like(nu, -np.inf)
+            nu = np.empty_like(nothing)
             for place, fold in enumerate(folds):
-                there = ties[:, place].reshape(question.n_tie, 1, nu[place].size)
+                there = np.array([each[place].ravel() for each in leaning], np.float32)
+                there = there.reshape(question.n_tie, 1, nu[place].size)
                 weight = menu_tie_weight(question, there, self.stops[fold, block.question])
                 nu[place] = weight.reshape(nu[place].shape)
-        return nu, np.exp(np.minimum(log_bad - electorate.middle, MOST))
+            return nu, nothing
+        if not leaning:
+            return nothing, nothing
+        nu, log_bad = tie_weights([*leaning, *ties[len(leaning) :]])  # both-bad answers do not lean
+        return nu, nothing if log_bad is None else np.exp(np.minimum(log_bad - electorate.middle, MOST))
+
+    @cached_property
+    def _known_ties(self) -> dict[tuple[range, int], Floats]:
+        """(n_tie, F, M, 1, 1) the log tie weights of some folds and a question, once they were asked for."""
+        return {}
 
     def cells(self, X: Features, fold: int, rows: Ints, columns: Ints) -> Floats:
         """Return (cells,) mu^m_jk at rows[i] of X and column columns[i]; only menus that are asked for are answered."""

@@ -7,6 +7,7 @@ asked included.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import combinations, product
 from math import comb
 
@@ -56,14 +57,13 @@ def stands_for_menus(question: Question, size: int) -> bool:
     return size == 2 < question.size and (question.kind == Kind.TIED or question.form == PARTIAL)
 
 
-def tie_weights(ties: Floats) -> tuple[Floats, Floats]:
+def tie_weights(ties: Sequence[Floats]) -> tuple[Floats, Floats | None]:
     """Return the weight nu of ties and the log weight of both-bad, (...) each, of duels (`voters_duels`).
 
     Args:
-        ties: (n_tie, ...) log tie weights.
+        ties: log tie weights, (...) each: of ties, and of both-bad where that is an answer; else there is no weight.
     """
-    nu = np.exp(np.minimum(ties[0], SPREAD)) if len(ties) else np.zeros(ties.shape[1:], ties.dtype)
-    return nu, ties[1] if len(ties) > 1 else np.full_like(nu, -np.inf)
+    return np.exp(np.minimum(ties[0], SPREAD)), ties[1] if len(ties) > 1 else None
 
 
 def menu_tie_weight(question: Question, ties: Floats, stops: Floats) -> Floats:
