@@ -26,7 +26,7 @@ def parse_json(raw: bytes | str) -> dict[str, Any]:
     """Return a JSON object; raises a ValueError for NaN, a key twice, half a character, or nesting without end."""
     try:
         text = raw if isinstance(raw, str) else raw.decode("utf-8")
-        value = json.loads(text, parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_distinct)
+        value = _STRICT.decode(text)
         if "\\u" in text:
             json.dumps(value, ensure_ascii=False).encode()  # fails at half of a surrogate pair, which JSON can spell
     except RecursionError:
@@ -75,6 +75,9 @@ def _finite(text: str) -> float:
     if not isfinite(value := float(text)):
         raise ValueError(f"{text[:40]} is too large")
     return value
+
+
+_STRICT = json.JSONDecoder(parse_constant=_no_constant, parse_float=_finite, object_pairs_hook=_distinct)
 
 
 def json_values(value: Any) -> Any:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import importlib.util
 import time
 from datetime import date, datetime
 from unittest import mock
@@ -397,3 +398,17 @@ def test_dates_may_come_as_text_later():
         encoder.encode([{"day": "soon"}])
     with pytest.raises(ReadError, match="double in place of a date"):
         encoder.encode([{"day": 3.0}])
+
+
+@pytest.mark.skipif(importlib.util.find_spec("wordllama") is None, reason="wordllama is not installed")
+def test_one_context_with_texts_is_encoded_as_in_a_table() -> None:
+    table = pa.table({"prompt": ["write a poem", "", None, "雨の詩"], "x": [1.0, 2.0, None, 4.0]})
+    for names in (["prompt"], ["prompt", "x"]):
+        fitted = ContextEncoder.fit(table.select(names), text="prompt")
+        for context in table.select(names).to_pylist():
+            one = fitted.encode_one(context)
+            assert one is not None
+            for form, features in zip(("trees", "network"), one, strict=True):
+                assert features.tobytes() == fitted.encode([context], form=form).tobytes()
+        assert fitted.encode_one({"prompt": "\ud800", "x": 1.0}) is None  # half of a character
+        assert fitted.encode_one({"prompt": 3, "x": 1.0}) is None

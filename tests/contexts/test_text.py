@@ -55,6 +55,19 @@ def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[type[FakeTransformer]]:
 
 
 @needs_wordllama
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.text(max_size=60), max_size=6), st.text(max_size=400), st.sampled_from([64, 256]))
+def test_one_text_has_the_bits_that_it_has_among_others(others: list[str], one: str, dim: int) -> None:
+    encoder = TextEncoder(dim=dim)
+    one, *others = (text.encode("utf-8", "replace").decode() for text in (one, *others))
+    whole = encoder.encode([*others, one])
+    assert encoder.encode_one(one).tobytes() == whole[-1:].tobytes() == encoder.encode([one]).tobytes()
+    cut = encoder.fitted([["a", "b c", "d e f", one]], 3 if dim == 256 else None)
+    assert encoder.encode_one(None).any() == np.False_
+    assert cut.encode_one(one).tobytes() == cut.encode([one, *others])[:1].tobytes()
+
+
+@needs_wordllama
 def test_texts_become_unit_vectors_and_nothing_becomes_zeros() -> None:
     vectors = TextEncoder().encode(TEXTS)
     assert vectors.shape == (6, 64)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import nasheval.nuisance.voters_compiled  # noqa: F401 (from here on the compiled form answers)
-from nasheval.nuisance.voters_duels import Electorate, Pairs
+from nasheval.nuisance.voters_duels import Electorate, Pairs, _centred, _centred_in_numpy
 from nasheval.nuisance.voters_margins import duel, tie_weights
 
 
@@ -61,6 +61,23 @@ def test_numpy_and_compiled_code_give_the_same_bits(seed, agents, all_of_them, s
     compiled, numpy = electorate.duels(pairs, nu, bad), electorate._in_numpy(pairs, nu, bad)
     assert np.isfinite(numpy).all()
     assert compiled.tobytes() == numpy.tobytes()
+
+
+@settings(deadline=None, max_examples=40)
+@given(st.integers(0, 2**32 - 1), st.integers(1, 9), st.sampled_from([0.1, 3.0, 200.0, np.inf]), st.booleans())
+def test_middles_and_halves_are_the_same_bits_compiled(seed, agents, scale, in_order):
+    rng = np.random.default_rng(seed)
+    u = rng.normal(size=(3, 2, agents + 1)).astype(np.float32)
+    if scale == np.inf:
+        u[0, 0, rng.integers(agents)] = rng.choice([np.inf, -np.inf, np.nan])
+    else:
+        u *= np.float32(scale)
+    u = u[..., :-1].copy() if in_order else u[..., :-1]
+    with np.errstate(invalid="ignore"):
+        expected, middles = _centred_in_numpy(u.copy())
+        halves, middle = _centred(u)
+    np.testing.assert_array_equal(halves, expected)  # no number is equal to no number
+    np.testing.assert_array_equal(middle, middles)
 
 
 def test_a_context_does_not_depend_on_those_beside_it():

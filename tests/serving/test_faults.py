@@ -25,6 +25,7 @@ from nasheval.serving.database import open_store, plainly, shown, store_url, wri
 from nasheval.serving.forgetting import expire
 from nasheval.serving.schema import DECISIONS, METADATA, SESSIONS, VOTES
 from nasheval.serving.versions import Versions, copied, version_of
+from nasheval.serving.writer import Writer
 
 from .small import HERE, new_database, postgres, postgres_binaries
 
@@ -82,6 +83,22 @@ def test_a_full_disk_refuses_votes_goes_on_routing_and_keeps_decisions(client):
     until(lambda: n_rows(client, DECISIONS) == 5)
     assert n_rows(client, VOTES) == 2 + len(stored)
     until(lambda: client.get("/ready").json()["problems"] == [])
+
+
+def test_decisions_of_one_commit_are_all_stored(store):
+    engine = open_store(store, create=True)
+    writer = Writer(engine)
+    row = {column.name: None for column in DECISIONS.columns}
+    row |= {"kind": "route", "version": "v", "at": 0.0, "client": "", "menu": "[]", "propensity": 1.0, "lottery": "{}"}
+    row |= {"reason": "", "terms": "{}", "context": "{}"}
+    names = [f"decision {number}" for number in range(777)]  # no power of two
+    for name in [*names, names[0]]:
+        writer.keep({**row, "id": name})
+    writer.close()
+    assert writer.trouble == ""
+    with engine.connect() as connection:
+        assert sorted(connection.execute(select(DECISIONS.c.id)).scalars()) == sorted(names)
+    engine.dispose()
 
 
 def test_a_locked_store_refuses_votes_and_says_so(served, tmp_path, monkeypatch):

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias, get_args
+from typing import Any, TypeAlias, TypeGuard, get_args
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ from nasheval.files import Kinds, parse_json, require_fields, require_names
 Row: TypeAlias = "np.ndarray[Any, np.dtype[Any]]"
 FORMAT, VERSION = "nasheval.contexts", 1
 _ABSENT = object()
+_LONE = re.compile("[\ud800-\udfff]")
 _ROWS = 1 << 17  # contexts encoded at a time
 _SAVED: Kinds = {
     "format": str,
@@ -173,11 +175,15 @@ class ContextEncoder:
         both = np.array([trees], np.float32), np.array([network], np.float32)
         if self.text_encoder is None or not isinstance(context, Mapping):
             return both
-        texts = [context.get(name, 0) for name in self.texts]
-        if any(text is not None and type(text) is not str for text in texts):
-            return None
-        vectors = [self.text_encoder.encode(pa.array([text], pa.large_string())) for text in texts]
-        return np.hstack([both[0], *vectors]), np.hstack([both[1], *vectors])
+        vectors = []
+        for name in self.texts:
+            text = context.get(name, 0)
+            if not _is_text(text):
+                return None
+            vectors.append(self.text_encoder.encode_one(text))
+        if not self.columns and len(vectors) == 1:
+            return vectors[0], vectors[0]
+        return np.concatenate([both[0], *vectors], axis=1), np.concatenate([both[1], *vectors], axis=1)
 
     def _values(self, context: Mapping[str, object] | Row) -> list[object] | None:
         """Return the values of the columns in their order, None where some are missing."""
@@ -353,6 +359,11 @@ def _fit_column(name: str, column: Column, dim: int | None = None) -> AnyColumn:
             fix=("leave it out of ", Argument("context"), ", or name it with ", Argument("text")),
         )
     return fitted
+
+
+def _is_text(value: object) -> TypeGuard[str | None]:
+    """Tell whether a value is plain text, or none; half of a surrogate pair is no text."""
+    return value is None or (type(value) is str and (value.isascii() or not _LONE.search(value)))
 
 
 def _check_text(name: str, column: Column) -> None:

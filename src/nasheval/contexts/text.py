@@ -154,6 +154,13 @@ class TextEncoder:
             embedded[start : start + _ROWS] = vectors[rows[start : start + _ROWS]]
         return embedded
 
+    def encode_one(self, text: str | None) -> Vectors:
+        """Return (1, size) what `encode` gives for one text, bit for bit, without a table."""
+        if text is None:
+            return np.zeros((1, self.size), np.float32)
+        vectors = self._embed([text])
+        return self.cut.apply(vectors) if self.cut else vectors
+
     def _embed(self, texts: Sequence[str]) -> Vectors:
         """Embed distinct texts; with models other than WordLlama, those of a log that were embedded are remembered."""
         if self.model == WORDLLAMA or type(self.model).__hash__ is None:
@@ -172,19 +179,21 @@ class TextEncoder:
 
     def _embed_all(self, texts: Sequence[str]) -> Vectors:
         """Embed distinct texts, shortest first, so that batches need little padding."""
+        if len(texts) == 1 and texts[0]:
+            return _unit(self._raw([*texts]))
         vectors = np.zeros((len(texts), self._length(texts)), dtype=np.float32)
         lengths = np.array([len(text) for text in texts], dtype=np.int64)
         order = np.argsort(lengths, kind="stable")
         order = order[lengths[order] > 0]
         for batch in _with_progress(_batches(order, lengths), order.size):
-            raw = self._raw([texts[i] for i in batch])
-            norms = np.linalg.norm(raw, axis=1, keepdims=True)
-            vectors[batch] = raw / np.where(norms > 0, norms, 1)  # a vector of zeros has no direction
+            vectors[batch] = _unit(self._raw([texts[i] for i in batch]))
         return vectors
 
     def _raw(self, texts: list[str]) -> Vectors:
         """Return what the model gives for some texts, checked."""
         model = self.model if callable(self.model) else _here_or_fetched(self.model, self.dim, self.fetch)
+        if self.model == WORDLLAMA:
+            return np.asarray(model(texts))
         try:
             vectors = np.asarray(model(texts), dtype=np.float32)
         except (TypeError, ValueError) as error:
@@ -202,6 +211,13 @@ class TextEncoder:
         else:
             return vectors
         raise InputError(f"text encoder: {self.name!r} gave {fault}.")
+
+
+def _unit(vectors: Vectors) -> Vectors:
+    """Return vectors (n, p) at length 1; one of zeros has no direction and stays."""
+    norms = np.sqrt(np.add.reduce(vectors * vectors, axis=1, keepdims=True))
+    norms += norms == 0
+    return np.asarray(vectors / norms)
 
 
 def text_encoder_of(value: Any) -> TextEncoder:
@@ -334,7 +350,16 @@ def _load_wordllama(dim: int) -> Model:
         raise InputError(
             f"text encoder: wordllama is installed without its weights ({error}). Reinstall it."
         ) from error
-    return lambda texts: np.asarray(loaded.embed(texts, batch_size=len(texts)), dtype=np.float32)
+
+    def model(texts: list[str]) -> Vectors:
+        if len(texts) != 1:
+            return np.asarray(loaded.embed(texts, batch_size=len(texts)), dtype=np.float32)
+        # What it does to one text, bit for bit, without detours to the tokenizer's threads and through a padded batch.
+        tokens = np.array(loaded.tokenizer.encode(texts[0], add_special_tokens=False).ids, np.int32)
+        rows = loaded.embedding.take(tokens, axis=0, mode="clip")
+        return np.asarray(np.add.reduce(rows, axis=0, keepdims=True) / np.float32(max(len(tokens), 1)))
+
+    return model
 
 
 def _load_transformer(model: str, dim: int | None, *, here: bool = False) -> Model:

@@ -125,7 +125,12 @@ def _in_numpy(x: Floats, weights: Floats, biases: Floats, activation: Activation
         case "relu":
             return np.maximum(z, 0.0, out=z)
         case "silu":
-            return z * (0.5 + 0.5 * np.tanh(0.5 * z))
+            share = 0.5 * z
+            np.tanh(share, out=share)
+            share *= 0.5
+            share += 0.5
+            z *= share
+            return z
 
 
 def _in_torch(x: Tensor, weights: Tensor, biases: Tensor, activation: Activation) -> Tensor:

@@ -10,6 +10,27 @@ from nasheval.game.compiled import spread as spread
 
 
 @compiled
+def centre(u: Floats, middle: Floats, most: float) -> None:
+    """Write the middle of each row of utilities (rows, K) into middle (rows,), and half of what they are off into u.
+
+    Args:
+        most: of halves; those beyond are cut.
+    """
+    for row in range(u.shape[0]):
+        values = u[row]
+        low, high = values[0], values[0]
+        for value in values[1:]:
+            if value < low or value != value:  # what is no number makes all of them none, as in NumPy
+                low = value
+            if value > high:
+                high = value
+        middle[row] = (high + low) * np.float32(0.5)
+        for k in range(len(values)):
+            half = (values[k] - middle[row]) * np.float32(0.5)
+            values[k] = np.float32(most if half > most else -most if half < -most else half)
+
+
+@compiled
 def duel_contexts(
     start: int, stop: int, s: Floats, nu: Floats, bad: Floats, weight: Floats, runs: Ints, place: Ints, total: Floats
 ) -> None:

@@ -84,13 +84,8 @@ class Electorate:
     @staticmethod
     def of(u: Floats, weight: Floats, lean: Floats, tie: Floats) -> Electorate:
         """Return the voters with utilities u, (F, M, n, V, K), which are overwritten."""
-        middle = np.maximum.reduce(u, axis=-1)  # `u.max` takes longer to call
-        middle += np.minimum.reduce(u, axis=-1)
-        middle *= np.float32(0.5)
-        u -= middle[..., None]
-        u *= np.float32(0.5)
-        np.minimum(np.maximum(u, np.float32(-LARGEST), out=u), np.float32(LARGEST), out=u)
-        return Electorate(np.exp(u), middle, weight, lean, tie)
+        u, middle = _centred(u) if _COMPILED in sys.modules else _centred_in_numpy(u)
+        return Electorate(np.exp(u, out=u), middle, weight, lean, tie)
 
     def duels(self, pairs: Pairs, nu: Floats, bad: Floats) -> Floats:
         """Return (n, c) the sum over folds of what their voters say of the pairs, float64.
@@ -126,3 +121,22 @@ class Electorate:
         margin *= weight
         each = np.add.reduce(margin, axis=1)
         return np.asarray(np.add.reduce(each.astype(np.float64), axis=0)[None])
+
+
+def _centred(u: Floats) -> tuple[Floats, Floats]:
+    """Return half of what utilities (..., K) are off the middle of their row, cut at LARGEST, and the middles (...)."""
+    from nasheval.nuisance.voters_compiled import centre
+
+    u, middle = np.ascontiguousarray(u), np.empty(u.shape[:-1], u.dtype)
+    centre(u.reshape(-1, u.shape[-1]), middle.reshape(-1), LARGEST)
+    return u, middle
+
+
+def _centred_in_numpy(u: Floats) -> tuple[Floats, Floats]:
+    """Return the same bits without compiled code; u is overwritten."""
+    middle = np.maximum.reduce(u, axis=-1)  # `u.max` takes longer to call
+    middle += np.minimum.reduce(u, axis=-1)
+    middle *= np.float32(0.5)
+    u -= middle[..., None]
+    u *= np.float32(0.5)
+    return np.minimum(np.maximum(u, np.float32(-LARGEST), out=u), np.float32(LARGEST), out=u), middle

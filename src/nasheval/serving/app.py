@@ -65,7 +65,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     add_live(app)
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http_error)
-    app.add_middleware(Guard, service=lambda: app.state.service)
+    direct = {("POST", "/v1/route"): endpoints.route}
+    app.add_middleware(Guard, service=lambda: app.state.service, direct=direct)
     if chosen.origins:
         methods, headers = ["GET", "POST"], ["authorization", "content-type"]
         app.add_middleware(

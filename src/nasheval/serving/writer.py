@@ -12,6 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from sqlalchemy import Connection, Engine, select
@@ -27,7 +28,7 @@ _BATCH = 2000  # rows to a commit
 _MOST_KEPT = 50_000  # decisions kept in memory while the store does not answer
 _MOST_WAITING = 20_000  # rows that wait for a commit
 _GONE = (-1, -1)
-_LINGER = 0.02  # seconds that a decision nobody waits for may wait for others
+_LINGER = 0.1  # seconds that a decision nobody waits for may wait for others
 _PAUSE = 0.25  # seconds after a failure
 
 
@@ -187,13 +188,25 @@ def _answer(job: _Job, outcome: Any) -> None:
 
 
 _COLUMNS = tuple(column.name for column in DECISIONS.columns)
+_TOGETHER = 256  # decisions in one statement: threads that answer requests are interrupted once for all of them
 
 
-def _insert(paramstyle: str) -> str:
-    """Return the statement that inserts a decision, in the words of the driver."""
+@cache
+def _insert(paramstyle: str, count: int) -> str:
+    """Return the statement that inserts some decisions, in the words of the driver."""
     mark = "?" if paramstyle == "qmark" else "%s"
-    marks = ", ".join([mark] * len(_COLUMNS))
-    return f"INSERT INTO {DECISIONS.name} ({', '.join(_COLUMNS)}) VALUES ({marks}) ON CONFLICT (id) DO NOTHING"
+    marks = ", ".join(["(" + ", ".join([mark] * len(_COLUMNS)) + ")"] * count)
+    return f"INSERT INTO {DECISIONS.name} ({', '.join(_COLUMNS)}) VALUES {marks} ON CONFLICT (id) DO NOTHING"
+
+
+def _write_decisions(connection: Connection, rows: Sequence[Row]) -> None:
+    """Write decisions, of which there are most, without what SQLAlchemy does per row, and by few statements."""
+    start = 0
+    while left := len(rows) - start:
+        count = min(_TOGETHER, 1 << (left.bit_length() - 1))
+        values = [row[name] for row in rows[start : start + count] for name in _COLUMNS]
+        connection.exec_driver_sql(_insert(connection.dialect.paramstyle, count), tuple(values))
+        start += count
 
 
 # -- statements -------------------------------------------------------------------------------------------------------
@@ -205,10 +218,7 @@ def _write_all(connection: Connection, batch: Sequence[_Job]) -> list[Any]:
     by_table: dict[str, list[Row]] = {table.name: [] for table in (DECISIONS, VOTES, SESSIONS)}
     for job in batch:
         by_table[job.table].append(job.row)
-    if rows := by_table[DECISIONS.name]:  # of which there are most, so without what SQLAlchemy does per row
-        connection.exec_driver_sql(
-            _insert(connection.dialect.paramstyle), [tuple(row[n] for n in _COLUMNS) for row in rows]
-        )
+    _write_decisions(connection, by_table[DECISIONS.name])
     if rows := sorted(by_table[VOTES.name], key=lambda row: (row["client"], row["key"] or "")):
         # In the order of their keys, so that two workers with the same keys do not wait for each other in a circle.
         connection.execute(new(VOTES).on_conflict_do_nothing(index_elements=["client", "key"]), rows)
