@@ -18,7 +18,7 @@ import argparse
 import time
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
 
@@ -48,9 +48,11 @@ MENU_VOTES = {5: 1500, 20: 4000, 60: 8000}  # of uniform asking
 AHEAD = (2, 4)
 WITHIN = 0.1
 PILOT, SPARED, FLOOR = 0.3, 0.7, 0.2
-FEW = (1.5, 0.4, 0.5, 0.3, 0.4, 0.3)  # deviations of coefficients: agents differ more in quality than by context
+SCALES = (0.2, 0.6, 0.6, 0.4, 0.6, 0.4)  # deviations of coefficients: contenders differ more by context than in quality
+CONTENDERS = {5: 3, 20: 4, 60: 6}  # the others are worse by LEAD, and differ half as much by context
+LEAD = 1.0
 POPULATIONS = 12
-FIRST = 200  # number of the first population: those below served to choose settings
+FIRST = 300  # number of the first population: those below served to choose settings
 TEST = 400
 
 
@@ -244,8 +246,13 @@ def planned(people: Population, plan: Any, n: int, rng: np.random.Generator, see
 
 @cache
 def world(number_of: int, K: int) -> Population:
-    """Return latent voters of two types, to whom few of K agents contend."""
-    return population(number_of, K, types=2, twist=0.0, scales=FEW)
+    """Return latent voters of two types, to whom few of K agents contend; which of these is best, the context says."""
+    people = population(number_of, K, types=2, twist=0.0, scales=SCALES)
+    rng, utilities = np.random.default_rng((number_of, K, 47)), people.coefficients.copy()
+    others = rng.permutation(K)[CONTENDERS[K] :]
+    utilities[:, 1:, others] *= 0.5
+    utilities[:, 0, others] -= LEAD
+    return replace(people, coefficients=utilities)
 
 
 def truth_at(people: Population, at: Contexts) -> Array:

@@ -15,7 +15,8 @@ from nasheval.feedback.groups import ALL
 from nasheval.nuisance.learners import Effort
 from nasheval.payoff.inference import group_payoff
 from nasheval.planning.curves import curves_of
-from nasheval.planning.future import _shrunk_counts, futures, pairs_of
+from nasheval.planning.future import _moments as futures_of
+from nasheval.planning.future import _shrunk_counts, _Sums, futures, pairs_of
 from nasheval.planning.goals import Leader, Width, likely_cycle
 from nasheval.planning.learning import Learning, learning_of
 from nasheval.planning.plan import plan
@@ -100,6 +101,42 @@ def test_a_future_of_no_more_votes_is_today(model):
     j, k = np.triu_indices(4, 1)
     assert found.low.mean(axis=0) == pytest.approx(payoff.lower[j, k], abs=0.03)
     assert found.high.mean(axis=0) == pytest.approx(payoff.upper[j, k], abs=0.03)
+
+
+def _sums(count, weight):
+    """Sums of pairs whose verdicts all weigh the same, with residuals of 1."""
+    count, weight = np.array(count, float), np.array(weight, float)
+    return _Sums(count, count * weight, count * weight**2, count * weight**2, 2.0)
+
+
+def test_weights_of_known_propensities_do_not_settle(model):
+    moments = replace(model.payoff_interval().moments, n_contexts=600)
+    sums = _sums([100, 100, 100, 100, 100, 100], [3, 6, 12, 6, 6, 6])
+    weight, excess = sums.weights(sums.count, moments, known=True)
+    assert weight.tolist() == [0.5, 1, 2, 1, 1, 1]
+    assert not excess.any()
+
+
+def test_weights_that_do_not_sum_to_the_contexts_settle_where_they_do(model):
+    """Estimated propensities: those of the third pair are half of what they should be."""
+    moments = replace(model.payoff_interval().moments, n_contexts=600, freedom=np.full(6, 1e9))
+    sums = _sums([100] * 6, [6, 6, 12, 6, 3, 6])
+    weight, excess = sums.weights(sums.count, moments, known=False)
+    assert weight[:4] == pytest.approx([1, 1, 1, 1])
+    assert excess[:4] == pytest.approx([0, 0, 3, 0], abs=1e-6)
+    assert weight[4] == pytest.approx(0.5 * (0.5 + 2 * 3 * 10 / 600) / 0.5)  # less may be chance: two standard errors
+    few = replace(moments, freedom=np.array([1e9, 1e9, 1e-9, 1e9, 1e9, 1e9]))
+    assert sums.weights(sums.count, few, known=False)[0][2] < 1.1  # one that knows nothing is like the others
+
+
+def test_few_votes_look_more_alike_than_they_are(model):
+    """Degrees of freedom per vote move from those that few votes seem to have to those of many."""
+    pairs = pairs_of(model.stage1_.pseudo, model.payoff_interval())
+    few, many = pairs.freedom
+    assert 0 < many <= few
+    moments = futures_of(pairs, 8.0, (50, 6), np.random.default_rng(0), 0.0)
+    each = moments.freedom / (moments.effective - 1)
+    assert each == pytest.approx(np.full(300, 1 / (1 / 8 / few + 7 / 8 / many)), rel=1e-6)
 
 
 def test_the_decision_and_the_plan_say_the_same(model):

@@ -3,9 +3,9 @@
 A future is a log of `times` as many votes, contexts and voters that were asked and came as those so far did. Of each
 pair it draws how many votes it has, from a Poisson law about today's share (shrunk toward that of the other pairs, as
 Gamma-Poisson counts are); how large their squared residuals are, today's being shrunk likewise and falling with the
-share of them that a better outcome model will explain; the truth, from today's mean shrunk toward the plug-in; and the
-mean. What comes out are `Moments`, so that every rule of today, intervals, decisions and cycles, is asked of a future
-as it is.
+share of them that a better outcome model will explain; how heavy their weights are, which estimated propensities make
+too heavy while votes are few; the truth, from today's mean shrunk toward the plug-in; and the mean. What comes out are
+`Moments`, so that every rule of today, intervals, decisions and cycles, is asked of a future as it is.
 """
 
 from __future__ import annotations
@@ -24,8 +24,10 @@ from nasheval.payoff.inference import GroupPayoff
 from nasheval.payoff.intervals import critical_value, known_means, limits
 from nasheval.payoff.pseudo import PseudoOutcomes
 
-_FEW = 5.0  # votes that the squared residuals of all pairs together count for, beside those of a pair
+_FEW = 5.0  # degrees of freedom that all pairs together count for, beside those of a pair
 _SURE = 10  # degrees of freedom from which on the variance of a pair speaks for itself
+EVEN = 4.0  # degrees of freedom per vote at most, as in `nasheval.payoff.grouped`
+_SETTLING = 2.0  # power of votes with which weights that estimated propensities got wrong come right
 _TINY = 1e-9
 _UNKNOWN = 0.3  # deviation of true payoffs where no votes tell any
 _MOST = 0.99  # of a payoff: nobody is unanimous for sure
@@ -39,10 +41,12 @@ class Pairs:
         today: mean payoffs of the group.
         votes: how many of each pair are expected of as many votes again.
         square: mean square of a verdict's residual.
-        weight: mean weight of a verdict, times the share of the votes: 1 where propensities are the shares.
+        weight: weight of a verdict, a root of a mean square, times the share of the votes, once there are enough votes
+            to learn propensities from: 1 where propensities are the shares.
+        excess: how much its square is larger today.
         rest: the part of the variance of the mean that is not of single verdicts: contexts, and voters.
         truth, spread: mean and standard deviation of what the mean payoff may truly be.
-        freedom: degrees of freedom of a variance per effective vote.
+        freedom: degrees of freedom of a variance per effective vote, of today's few and of many.
         per_vote: effective votes per vote.
         known: whether propensities are known; else they follow the votes.
         kept: whether a future holds today's votes; else `today` is a guess, and has none.
@@ -54,10 +58,11 @@ class Pairs:
     votes: Floats
     square: Floats
     weight: Floats
+    excess: Floats
     rest: Floats
     truth: Floats
     spread: Floats
-    freedom: float
+    freedom: tuple[float, float]
     per_vote: Floats
     known: bool
     kept: bool = True
@@ -89,21 +94,20 @@ def pairs_of(pseudo: PseudoOutcomes, payoff: GroupPayoff) -> Pairs:
     """Return what the votes of a group say of each pair."""
     moments, sums = payoff.moments, _Sums.of(pseudo, payoff)
     known = known_means(moments)
-    expected, square = _shrunk_counts(sums.count), sums.residual()
-    weight = sums.weights(expected, moments.n_contexts, known=pseudo.fit.is_known)
-    noise = square * weight**2 / np.maximum(expected, _TINY)  # variance of a mean of so many votes
+    expected, square = _shrunk_counts(sums.count), sums.residual(moments.freedom)
+    weight, excess = sums.weights(expected, moments, known=pseudo.fit.is_known)
+    noise = square * (weight**2 + excess) / np.maximum(expected, _TINY)  # variance of a mean of so many votes
     truth, spread = _truth(payoff, _plugin(pseudo, payoff.inside), noise, _of_agents(expected, square, payoff))
-    told = known & (moments.effective > 3)
-    ratio = np.median(moments.freedom[told] / (moments.effective[told] - 1)) if told.any() else 1.0
     return Pairs(
         today=payoff,
         votes=expected,
         square=square,
         weight=weight,
+        excess=excess,
         rest=_rest(moments, sums.square / moments.n_contexts**2, known),
         truth=truth,
         spread=spread,
-        freedom=float(ratio),
+        freedom=_freedom(moments, known, sums.freedom),
         per_vote=np.divide(moments.effective, sums.count, out=np.ones(len(known)), where=sums.count > 0),
         known=pseudo.fit.is_known,
     )
@@ -111,12 +115,16 @@ def pairs_of(pseudo: PseudoOutcomes, payoff: GroupPayoff) -> Pairs:
 
 @dataclass(frozen=True, eq=False)
 class _Sums:
-    """Sums over the verdicts of each pair in a group, (P,) each: one, weight, squares of weight and of correction."""
+    """Sums over the verdicts of each pair in a group, (P,) each: one, weight, squares of weight and of correction.
+
+    And `freedom`, degrees of freedom per vote where there are many, if residuals of all pairs are alike.
+    """
 
     count: Floats
     mass: Floats
     heavy: Floats
     square: Floats
+    freedom: float
 
     @classmethod
     def of(cls, pseudo: PseudoOutcomes, payoff: GroupPayoff) -> _Sums:
@@ -125,21 +133,44 @@ class _Sums:
         rows = np.flatnonzero(payoff.inside[estimand.context])
         pair, weight, correction = estimand.column[rows], estimand.weight[rows], estimand.correction[rows]
         count = np.bincount(pair, minlength=P).astype(float)
-        return cls(count, *(bin_sums(pair, values, P) for values in (weight, weight**2, correction**2)))
+        mass, heavy, square_sum = (bin_sums(pair, values, P) for values in (weight, weight**2, correction**2))
+        square = (correction / np.where(weight > 0, weight, 1.0)) ** 2
+        variance = float(square.var()) if len(square) else 0.0
+        freedom = float(2 * square.mean() ** 2 / variance) if variance > 0 else EVEN
+        return cls(count, mass, heavy, square_sum, min(freedom, EVEN))
 
-    def residual(self) -> Floats:
-        """Return the mean square of a residual of each pair, shrunk toward that of all verdicts."""
-        pooled = self.square.sum() / max(self.heavy.sum(), 1e-300)
+    def residual(self, freedom: Floats) -> Floats:
+        """Return the mean square of a residual of each pair, shrunk toward that of all where few votes weigh."""
         own = np.divide(self.square, self.heavy, out=np.zeros(len(self.count)), where=self.heavy > 0)
-        return np.asarray((self.count * own + _FEW * pooled) / (self.count + _FEW))
+        return _toward_all(own, freedom)
 
-    def weights(self, expected: Floats, n: int, *, known: bool) -> Floats:
-        """Return the weight of a verdict times the share of the votes; those of pairs without any are usual."""
-        root = np.sqrt(self.heavy / np.maximum(self.count, 1))
+    def weights(self, expected: Floats, moments: Moments, *, known: bool) -> tuple[Floats, Floats]:
+        """Return (weight, excess) as `Pairs` has them; those of pairs without any votes are usual.
+
+        Weights of estimated propensities sum to the contexts, but for those of a pair that is not asked everywhere, to
+        less. More says that propensities were too small where the pair was asked, and less may be chance.
+        """
+        n, root = moments.n_contexts, np.sqrt(self.heavy / np.maximum(self.count, 1))
         if known:  # a pair's weight is what it is, however many votes the pair happens to have
-            return np.where(self.count > 0, root * expected / n, 1.0)
-        share, asked = root * self.count / n, self.count > 0
-        return np.where(asked, share, float(np.median(share[asked])) if asked.any() else 1.0)
+            return np.where(self.count > 0, root * expected / n, 1.0), np.zeros(len(root))
+        asked, mass = self.mass > 0, np.maximum(self.mass / n, _TINY)
+        today: Floats = (root * self.count / n) ** 2
+        right = today * (np.minimum(mass + 2 * np.sqrt(self.heavy) / n, 1.0) / mass) ** 2
+        settled = _toward_all(right, np.where(asked, moments.freedom, 0.0))
+        return np.sqrt(settled), np.where(asked, today - settled, 0.0)
+
+
+def _toward_all(own: Floats, freedom: Floats) -> Floats:
+    """Return what is found of each pair, shrunk toward the mean where it has few degrees of freedom; 1: it has none."""
+    pooled = (freedom * own).sum() / freedom.sum() if freedom.sum() > 0 else 1.0
+    return np.asarray((freedom * own + _FEW * pooled) / (freedom + _FEW))
+
+
+def _freedom(moments: Moments, known: Bools, many: float) -> tuple[float, float]:
+    """Return the degrees of freedom per effective vote today and later: few votes look more alike than they are."""
+    told = known & (moments.effective > 3) & (moments.freedom > 0)
+    few = float(1 / np.mean((moments.effective[told] - 1) / moments.freedom[told])) if told.any() else many
+    return few, min(few, many)
 
 
 def _rest(moments: Moments, single: Floats, known: Bools) -> Floats:
@@ -247,14 +278,17 @@ def _moments(pairs: Pairs, times: float, shape: tuple[int, int], rng: np.random.
     today, draws = pairs.moments, [rng.standard_normal(shape) for _ in range(2)]
     kept = 1 / times if pairs.kept else 0.0  # the share of the votes that are today's
     truth = np.clip(pairs.truth + pairs.spread * draws[0], -_MOST, _MOST)
-    expected, square = np.maximum(pairs.votes * times, _TINY), pairs.square * (1 - gain) * pairs.weight**2
+    expected = np.maximum(pairs.votes * times, _TINY)
+    square = pairs.square * (1 - gain) * (pairs.weight**2 + pairs.excess * times**-_SETTLING)
     constant = pairs.rest / times + pairs.fixed
     noise = (square / expected + constant) / max(1 - kept, 1e-9)
     old = np.where(known_means(today) & (today.status == SEEN), today.mean, truth)
     mean = kept * old + (1 - kept) * (truth + np.sqrt(noise) * draws[1])
     count = today.votes + rng.poisson(pairs.votes * times * (1 - kept), shape)
     effective = pairs.per_vote * count
-    freedom = np.minimum(min(pairs.freedom, 4.0) * (effective - 1), today.n_contexts * times - 1)
+    few, many = pairs.freedom
+    each = 1 / (kept / few + (1 - kept) / many)
+    freedom = np.minimum(each * (effective - 1), today.n_contexts * times - 1)
     if pairs.voters:
         effective, freedom = np.minimum(effective, pairs.voters), np.minimum(freedom, pairs.voters - 1.0)
     half = np.maximum(freedom, 1) / 2

@@ -11,12 +11,11 @@ from nasheval.feedback.links import SEEN
 from nasheval.payoff.clusters import Moments
 from nasheval.payoff.grouped import FEW
 from nasheval.payoff.inference import GroupPayoff
-from nasheval.planning.future import Pairs
+from nasheval.planning.future import EVEN, Pairs
 
 MARGINS = 0.2
 _DISAGREEMENT = 0.3  # deviation of what single voters think of a pair
 _MOST_AGENTS = 1000
-_EVEN = 4.0  # degrees of freedom per vote of votes that are all as surprising
 
 
 def guessed(
@@ -69,10 +68,11 @@ def guessed(
         votes=np.ones(P),
         square=1 - truth**2,
         weight=np.ones(P),
+        excess=nobody,
         rest=nobody,
         truth=truth,
         spread=nobody,
-        freedom=_EVEN,
+        freedom=(EVEN, EVEN),
         per_vote=np.ones(P),
         known=True,
         kept=False,
