@@ -4,8 +4,8 @@
 utilities are those of the agent, of the context and of the voter, and a vote is a Bradley-Terry duel with ties. Of each
 log: the AUC of the suspicion against who planted, how many planters and how many honest voters are named, how many
 blocs are found, and the adjusted Rand index against the true ones. The AUC must be 0.9 at least and honest voters named
-1% at most in the world "loyal", the adjusted Rand index 0.8 at least in the world "blocs"; honest voters named are
-marked in all worlds. Intervals are 99%, a log being one cluster.
+1% at most in the world "loyal", the adjusted Rand index 0.8 at least in "blocs" and "large blocs"; honest voters named
+are marked in all worlds. Intervals are 99%, a log being one cluster.
 
 `--real` prints what the crowd votes of llmfao (under $NASHEVAL_DATA) show instead: 124 workers, default settings.
 """
@@ -106,12 +106,15 @@ WORLDS = {
     "five votes each": World("nobody plants, 4,000 voters with 5 votes", honest=4000),
     "judges": World("5 judges with 2,000 votes", honest=5, votes=10_000),
     "blocs": World("three blocs of 20 voters, 100 votes each", honest=60, votes=6_000, blocs=3, apart=0.8, taste=0.1),
+    "large blocs": World(
+        "three blocs of 60 voters, 100 votes each", honest=180, votes=18_000, blocs=3, apart=0.8, taste=0.1
+    ),
     "blocs, varied": World("the same, tastes vary in a bloc", honest=60, votes=6_000, blocs=3, apart=0.8),
     "two blocs": World("two blocs, 40 votes each", honest=200, votes=8_000, blocs=2, apart=0.8, taste=0.1),
     "no blocs": World("60 voters alike, 100 votes each", honest=60, votes=6_000, taste=0.0),
     "no blocs, varied": World("60 voters, tastes differ by degrees", honest=60, votes=6_000, taste=0.6),
 }
-BLOCS = ("blocs", "blocs, varied", "two blocs", "no blocs", "no blocs, varied")
+BLOCS = ("blocs", "large blocs", "blocs, varied", "two blocs", "no blocs", "no blocs, varied")
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,7 +271,7 @@ def real(seed: int) -> None:
 def line_of(name: str, rows: Sequence[Row]) -> tuple[str, ...]:
     """Return one line of the table."""
     auc = _mean([row["auc"] for row in rows if row["auc"] is not None], AUC if name == "loyal" else None)
-    rand = _mean([row["rand"] for row in rows if "rand" in row], RAND if name == "blocs" else None)
+    rand = _mean([row["rand"] for row in rows if "rand" in row], RAND if name in ("blocs", "large blocs") else None)
     blocs = Counter(int(row["blocs"]) for row in rows if "blocs" in row)
     honest = _mean([row["honest"][0] / max(1, row["honest"][1]) for row in rows], digits=4)
     named, of = (sum(row["honest"][i] for row in rows) for i in range(2))
