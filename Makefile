@@ -27,10 +27,10 @@ $(READY): pyproject.toml constraints.txt
 
 demo: setup
 	@mkdir -p build
-	$(BIN)/nasheval fit chat --holdout 0 -o build/demo --overwrite --report report.html
+	$(BIN)/nasheval fit chat --holdout 0 -o build/demo --overwrite --keep-text --report report.html
 
 serve: setup
-	@test -f build/demo/manifest.json || $(BIN)/nasheval fit chat --holdout 0 -o build/demo --overwrite
+	@test -f build/demo/manifest.json || $(BIN)/nasheval fit chat --holdout 0 -o build/demo --overwrite --keep-text
 	$(BIN)/python -m nasheval.serving.live_demo build/demo --store build/serve/votes.db
 
 test: setup

@@ -160,3 +160,10 @@ def new_database(url, name):
     with psycopg.connect(url, autocommit=True) as connection:
         connection.execute(f'CREATE DATABASE "{name}"')
     return url.replace("/postgres?", f"/{name}?")
+
+
+def until(happens, seconds=20):
+    end = time.monotonic() + seconds
+    while not happens():
+        assert time.monotonic() < end
+        time.sleep(0.02)

@@ -27,16 +27,9 @@ from nasheval.serving.schema import DECISIONS, METADATA, SESSIONS, VOTES
 from nasheval.serving.versions import Versions, copied, version_of
 from nasheval.serving.writer import Writer
 
-from .small import HERE, new_database, postgres, postgres_binaries
+from .small import HERE, new_database, postgres, postgres_binaries, until
 
 VOTE = {"menu": ["a", "b"], "winner": "a", "context": HERE}
-
-
-def until(happens, seconds=20):
-    end = time.monotonic() + seconds
-    while not happens():
-        assert time.monotonic() < end
-        time.sleep(0.02)
 
 
 def refused(answer, said):

@@ -236,6 +236,29 @@ def test_answers_that_cannot_be_had(service, asked, status, argument):
         assert "terse" not in answer.text
 
 
+REFUSED = (
+    {"winner": "terse"}, {"winner": "nobody"}, {"winner": "a"}, {"blocks": [["A"]]}, {"blocks": [["A"], ["B", "B"]]},
+    {"ranking": ["A"]}, {"ranking": ["A", "C"]}, {"top": ["A", "A"]}, {"top": ["C"]}, {"best": "A", "worst": "A"},
+    {"best": "A"}, {"worst": "B"}, {"scores": {"A": 1}}, {"scores": {"A": 1, "Z": 2}}, {"menu": ["A"], "winner": "A"},
+    {"menu": ["terse", "x"], "winner": "A"}, {"zero": "censored"}, {"zero": "skip", "winner": "A"}, {},
+)  # fmt: skip
+
+
+def test_after_names_were_told_the_answers_take_no_other_vote(service):
+    asked = {"prompt": "hello", "answers": True, "agents": ["terse", "chatty"]}
+    token = httpx.post(f"{service[0]}/v1/compare", json=asked).json()["decision_id"]
+
+    def cast(**vote):
+        return httpx.post(f"{service[0]}/v1/feedback", json={"decision_id": token, **vote})
+
+    first = cast(zero="skip", voter="v")
+    assert set(first.json()["agents"].values()) == {"terse", "chatty"}
+    for vote in ({"winner": "A", "voter": "v"}, {"winner": "B", "key": "another"}, {"zero": "skip", "voter": "w"}):
+        answer = cast(**vote)
+        assert (answer.status_code, answer.json()["error"]["code"]) == (409, "already_voted")
+    assert cast(zero="skip", voter="v", key="late").json() == {**first.json(), "duplicate": True}
+
+
 def test_a_forged_letter_or_id_is_refused(service):
     asked = {"prompt": "hello", "answers": True, "agents": ["terse", "chatty"]}
     token = httpx.post(f"{service[0]}/v1/compare", json=asked).json()["decision_id"]
@@ -243,5 +266,9 @@ def test_a_forged_letter_or_id_is_refused(service):
         {"winner": "C"},
         {"decision_id": token[:-3] + "abc", "winner": "A"},
         {"winner": "terse", "zero": "tie"},
+        *REFUSED,
     ):
-        assert httpx.post(f"{service[0]}/v1/feedback", json={"decision_id": token, **change}).status_code == 422
+        answer = httpx.post(f"{service[0]}/v1/feedback", json={"decision_id": token, **change})
+        assert answer.status_code == 422, change
+        assert "chatty" not in answer.text  # whoever is to vote without names is told none
+        assert change.get("winner") == "terse" or "terse" not in answer.text

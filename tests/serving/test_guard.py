@@ -297,6 +297,9 @@ def test_a_public_address_takes_keys(host):
         ({"port": 70_000}, "accepted is a number from 0 to 65535"),
         ({"floor": 0}, "accepted is a number from 0.001 to 1"),
         ({"origins": ["*"]}, "every page of the web"),
+        ({"origins": ["example.com"]}, "accepted is scheme and host"),
+        ({"origins": ["https://a.example/page"]}, "accepted is scheme and host"),
+        ({"origins": ["file:///x"]}, "accepted is scheme and host"),
         ({"workers": True}, "accepted is a number"),
     ],
 )
@@ -306,6 +309,7 @@ def test_settings_that_cannot_be_are_told(options, said):
 
 
 def test_settings_reach_workers_whole():
+    assert Settings(origins=["https://A.example:8000/"]).origins == ("https://a.example:8000",)  # as browsers send it
     settings = Settings(model="m", origins=("https://a.example",), new_agents=["x"], rate=2.5)
     assert Settings.from_json(settings.to_json()) == settings
 

@@ -192,7 +192,11 @@ def test_ties_both_bad_and_skips(visit, service, key, zero):
         assert connection.execute("select zero from votes order by seq desc").fetchone() == (zero,)
     connection.close()
     page.keyboard.press("1")  # a second verdict on the same answers does nothing
-    assert page.locator("#count").inner_text() == "1 vote from you in this visit."
+    votes = "0 votes" if zero == "skip" else "1 vote"
+    assert page.locator("#count").inner_text() == f"{votes} from you in this visit."
+    page.keyboard.press("n")
+    assert page.locator("#answers-box").is_hidden()
+    assert page.evaluate("document.activeElement.id") == "prompt"
 
 
 def test_three_answers_and_both_orders_over_time(visit):
@@ -312,6 +316,7 @@ def test_with_keys_the_pages_ask_for_one(browser, tmp_path):
     from nasheval.serving.keys import new_key
 
     key = new_key(tmp_path / "keys.toml", "visitor", ["route"])
+    other = new_key(tmp_path / "keys.toml", "voter", ["vote"])
     settings = Settings(model=str(model_folder()), store=str(tmp_path / "votes.db"), keys=str(tmp_path / "keys.toml"))
     with served(create_app(settings)) as address:
         assert httpx.get(f"{address}/v1/explore").status_code == 401
@@ -319,6 +324,13 @@ def test_with_keys_the_pages_ask_for_one(browser, tmp_path):
         page = context.new_page()
         page.goto(address)
         page.wait_for_selector("#key-form:not([hidden])")
+        assert "asks for a key" in page.locator("#trouble").inner_text()
+        assert page.locator("main > section:visible").count() == 0  # nothing is there to be shown yet
+        for wrong, said in (("mistyped", "does not know this key"), (other, "may not do what this page does")):
+            page.fill("#key", wrong)
+            page.keyboard.press("Enter")
+            page.locator("#trouble", has_text=said).wait_for()
+            assert page.locator("#key-form").is_visible()
         page.fill("#key", key)
         page.keyboard.press("Enter")
         page.wait_for_selector("#bars")
@@ -340,3 +352,5 @@ def test_theme_can_be_switched(visit):
     assert button.get_attribute("aria-pressed") == "true"
     button.click()
     assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"
+    page.goto(page.url.split("#")[0] + "status")
+    assert page.evaluate("getComputedStyle(document.documentElement).colorScheme") == "light"  # chosen for all pages

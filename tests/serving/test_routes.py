@@ -15,7 +15,7 @@ from nasheval.serving.exporting import votes_of
 from nasheval.serving.schema import DECISIONS, VOTES
 from nasheval.serving.tokens import opened
 
-from .small import COSTS, HERE
+from .small import COSTS, HERE, until
 
 
 def rows(client, table=VOTES):
@@ -222,6 +222,51 @@ def test_a_decision_that_was_lost_takes_its_context_once_more(client, monkeypatc
     refused(voted(client, **body), 409, "decision_lost", "decision_id")
     assert voted(client, **body, context=HERE).status_code == 201
     assert votes_of(service.engine).table["language"].to_pylist() == ["en"]
+
+
+@pytest.mark.parametrize("kind", ["route", "compare"])
+def test_a_decision_that_was_deleted_takes_its_context_once_more(served, text_model, kind, monkeypatch):
+    import nasheval.serving.endpoints as endpoints
+
+    monkeypatch.setattr(endpoints, "_LOOKS", 2)
+    client = served(model=str(text_model))
+    asked = {"context": {"language": "en"}, "prompt": "a secret"}
+    made = client.post(f"/v1/{kind}", json=asked).json()
+    until(lambda: client.post("/v1/forget", json={"prompt": "a secret"}).json()["decisions"] == 1)
+    body = {"decision_id": made["decision_id"], "winner": made.get("menu", ["a"])[0]}
+    body |= {} if kind == "compare" else {"menu": ["a", "b"]}
+    refused(voted(client, **body), 409, "decision_lost", "decision_id")
+    assert rows(client) == []
+    assert voted(client, **body, **asked).status_code == 201
+
+
+def test_nul_is_refused_and_six_characters_that_spell_it_are_not(served, text_model):
+    client = served(model=str(text_model))
+    kind = {"content-type": "application/json"}
+    spelt = rb'{"prompt": "In JavaScript, what is \\u0000?"}'
+    assert client.post("/v1/route", content=spelt, headers=kind).status_code == 200
+    for body in (rb'{"prompt": "\u0000"}', rb'{"context": {"language": "\u0000"}}', rb'{"context": {"\u0000": 1}}'):
+        answer = client.post("/v1/route", content=body, headers=kind)
+        assert answer.status_code == 422
+        assert "NUL" in answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize("value", [1e40, -1e31, 10**31, {"a": 1}, [1, "x"]])
+def test_a_value_that_no_column_takes_is_named(client, value):
+    answer = client.post("/v1/route", json={"context": {"size": value}})
+    error = answer.json()["error"]
+    assert (answer.status_code, error["argument"]) == (422, "context.size")
+    assert "a number from -1e+30 to 1e+30" in error["message"]
+
+
+@pytest.mark.parametrize("value", ["xx", 5, True, 1.5])
+def test_a_category_without_votes_is_declined_whatever_its_kind(client, value):
+    said = client.post("/v1/route", json={"context": {"language": value}, "default": "a"}).json()
+    assert (said["declined"], said["agent"]) == (True, "a")
+
+
+def test_one_agent_is_no_menu(client):
+    refused(client.post("/v1/compare", json={"agents": ["b"]}), 422, "invalid", "agents")
 
 
 def test_every_store_keeps_the_same(served, store):

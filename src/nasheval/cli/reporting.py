@@ -129,11 +129,20 @@ def export(
     if (onnx is None) == (parquet is None):
         raise InputError("Say what to write: --onnx FILE of a model, or --parquet FILE of a store's votes.")
     if parquet is not None:
+        if parquet.suffix.lower() != ".parquet":
+            raise InputError(
+                f"--parquet {parquet}: what is written is Parquet; give a file whose name ends in .parquet."
+            )
         from nasheval.cli.serving import export_votes
 
         export_votes(source, parquet, quiet=quiet)
         return
     assert onnx is not None
+    if Path(source).is_file():
+        raise InputError(
+            f"{source} is a file, and --onnx takes the folder of a model; for the votes of a store: nasheval export "
+            f"{source} --parquet votes.parquet"
+        )
     from nasheval.estimator import load
     from nasheval.store.onnx import export_onnx
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Sequence
 from typing import Any
 
@@ -22,6 +23,7 @@ from nasheval.serving.sealing import PREFIX, letters, named, sealed, unsealed
 from nasheval.serving.service import Service
 from nasheval.serving.strict import parsed
 from nasheval.serving.tokens import opened
+from nasheval.serving.voting import FORMS, answer_of, menu_of
 
 _MOST = 8  # answers at once
 
@@ -107,7 +109,7 @@ async def feedback(request: Request) -> Response:
     if vote.decision_id is None or not vote.decision_id.startswith(PREFIX):
         return await endpoints.feedback(request)
     vote, menu = _opened_vote(vote, service.secret)
-    name, repeated = await collect(service, vote, request.scope[CLIENT])
+    name, repeated = await collect(service, vote, request.scope[CLIENT], once=True)
     agents = dict(zip(letters(len(menu)), menu, strict=True))
     return json_response({"id": name, "duplicate": repeated, "agents": agents}, 201)
 
@@ -118,15 +120,9 @@ def _opened_vote(vote: FeedbackRequest, secret: bytes) -> tuple[FeedbackRequest,
     decision = None if token is None else opened(token, secret)
     if decision is None:
         raise invalid("no decision of this service has this id; give it as it was answered", "decision_id")
-    menu, changes = decision.menu, dict[str, Any](decision_id=token)
-    for field in ("ranking", "top", "menu"):
-        if (given := getattr(vote, field)) is not None:
-            changes[field] = named([given], menu)[0]
-    for field in ("winner", "best", "worst"):
-        if (given := getattr(vote, field)) is not None:
-            changes[field] = named([[given]], menu)[0][0]
-    if vote.blocks is not None:
-        changes["blocks"] = named(vote.blocks, menu)
-    if vote.scores is not None:
-        changes["scores"] = {named([[label]], menu)[0][0]: score for label, score in vote.scores.items()}
-    return vote.model_copy(update=changes), menu
+    shown = letters(len(decision.menu))
+    blocks, zero = answer_of(vote, menu_of(vote, shown))  # what is wrong is said in letters, which name nobody
+    said = [] if blocks is None else json.loads(blocks)
+    changes = dict.fromkeys(("menu", *FORMS, "worst")) | {"decision_id": token, "zero": zero}
+    changes |= {"blocks": named(said, decision.menu) or None}
+    return vote.model_copy(update=changes), decision.menu

@@ -177,7 +177,7 @@ def prompt_of(messages: Sequence[Any]) -> str | None:
             content = message.get("content")
             parts = [content] if isinstance(content, str) else content if isinstance(content, list) else []
             texts = [part if isinstance(part, str) else _text(part) for part in parts]
-            return "\n".join(filter(None, texts)) or None
+            return "\n".join(filter(None, texts)).replace("\0", "") or None  # a store cannot hold NUL
     return None
 
 

@@ -9,6 +9,7 @@ from random import Random, SystemRandom
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
 
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.contexts.columns import CategoricalColumn, NumericColumn, VectorColumn
@@ -189,6 +190,8 @@ class Decider:
         """Return a menu to show a voter, and the probability of that menu in any order."""
         here = np.flatnonzero(answer.up)
         if not 2 <= size <= len(here):
+            if len(here) < 2:
+                raise invalid("fewer than two agents may be shown here, which compares nothing; name more", "agents")
             raise invalid(
                 f"size is {size}; accepted is a whole number from 2 to {len(here)}, the agents that are up", "size"
             )
@@ -226,8 +229,8 @@ class Decider:
         """Return why the votes say little here: a value that none of them had, or a winner that met nobody."""
         for name, column in self.columns.items():
             value = context[name]
-            if isinstance(column, CategoricalColumn) and isinstance(value, str) and value not in column.levels:
-                return f"no vote, or few, had {name} = {value[:40]}"
+            if isinstance(column, CategoricalColumn) and value is not None and _as_text(value) not in column.levels:
+                return f"no vote, or few, had {name} = {_as_text(value)[:40]}"
             if isinstance(column, NumericColumn) and _is_far(column, value):
                 return f"no vote had {name} near {value:.6g}"
         rows = self._status[[self.agents.index(name) for name in answer.winners]]
@@ -245,6 +248,11 @@ class Decider:
         named = few([self.agents[rival] for rival in unseen], _NAMED)
         how = "bridged through others" if (self._status[place][unseen] == BRIDGED).all() else "nothing connects some"
         return f"; never compared with {named} ({how})"
+
+
+def _as_text(value: Any) -> str:
+    """Return what a category's value is as text, as a table has it."""
+    return value if isinstance(value, str) else str(pa.scalar(value).cast(pa.string()))
 
 
 def _is_far(column: NumericColumn, value: Any) -> bool:

@@ -24,6 +24,8 @@ _STYLES = {
         "through them: first what we know, then what we would like to know, and at last what I would do in your place."
     ),
     "list": "On {prompt}:\n- what is known\n- what is not\n- what to try first",
+    "steps": "First, say what {prompt} means to you. Second, list what you tried. Third, try the smallest of the rest.",
+    "asking": "Before I answer {prompt}: what have you tried, and what would a good answer let you do?",
     "careful": "I may be wrong about {prompt}. What I am fairly sure of: look at the data before you decide.",
 }
 
@@ -33,7 +35,8 @@ class CannedUpstream:
     """An ASGI application that answers every question in one manner, or each model in one of several.
 
     Args:
-        style: one of terse, chatty, list, careful; with commas, what a model's name falls on.
+        style: one of terse, chatty, list, steps, asking, careful; with commas, the one that the model is called, or
+            else what its name falls on.
         key: what Authorization must carry; "": nothing is asked.
         word_seconds: pause between streamed words.
     """
@@ -66,7 +69,7 @@ class CannedUpstream:
     def text(self, prompt: str, model: str = "") -> str:
         """Return the answer of a model to a prompt."""
         styles = self.style.split(",")
-        style = styles[crc32(model.encode()) % len(styles)]
+        style = model if model in styles else styles[crc32(model.encode()) % len(styles)]
         return _STYLES[style].format(prompt=prompt.strip().rstrip("?.!") or "nothing")
 
     def _completion(self, message: dict[str, Any], prompt: str) -> dict[str, Any]:

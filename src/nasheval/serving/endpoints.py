@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from time import perf_counter
-from typing import Any
+from typing import Any, TypeVar
 
 from fastapi import Request, Response
 from pydantic_core import to_json
@@ -25,6 +25,7 @@ from nasheval.serving.strict import parsed
 from nasheval.serving.tokens import Decision, digest_of, keyed, new_id, opened, share_of, signed
 from nasheval.serving.voting import answer_of, menu_of
 
+_Found = TypeVar("_Found")
 LONG = 4096  # characters of a prompt that is embedded in a thread of its own, while others are answered
 _ROUNDS = 3  # of workers that draw for one session at once
 _WAIT, _LOOKS = 0.05, 20  # for a decision that another worker has not stored yet
@@ -219,8 +220,12 @@ async def feedback(request: Request) -> Response:
     return json_response({"id": name, "duplicate": repeated}, 201)
 
 
-async def collect(service: Service, vote: FeedbackRequest, client: str) -> tuple[str, bool]:
-    """Store a vote; return its id, and whether it was there before."""
+async def collect(service: Service, vote: FeedbackRequest, client: str, *, once: bool = False) -> tuple[str, bool]:
+    """Store a vote; return its id, and whether it was there before.
+
+    Args:
+        once: whether its decision takes one vote, since whoever has voted is told whose the answers were.
+    """
     decider = service.decider
     decision = None if vote.decision_id is None else opened(vote.decision_id, service.secret)
     if vote.decision_id is not None and decision is None:
@@ -241,6 +246,12 @@ async def collect(service: Service, vote: FeedbackRequest, client: str) -> tuple
         "at": now(), "voter": vote.voter, "menu": to_json(menu).decode(), "blocks": blocks, "zero": zero,
         "propensity": decision.propensity if decision is not None and proposed is not None else None, **columns,
     }  # fmt: skip
+    if once and decision is not None and (earlier := await _read(service, service.vote_on, decision.id)) is not None:
+        if earlier[1] != row["digest"]:
+            said_before = "these answers were voted on, and whose they are was told; ask for new ones"
+            raise Problem(409, "already_voted", said_before, "decision_id")
+        service.metrics.add("votes_repeated")
+        return earlier[0], True
     name, repeated = await store_row(service, VOTES.name, row)
     service.metrics.add("votes_repeated" if repeated else "votes_stored")
     return name, repeated
@@ -266,23 +277,28 @@ async def _context_of(
         return kept.columns
     if kept is not None and kept.digest != decision.about:
         raise invalid("context or prompt is not that of the decision; leave them out", "context", "other_context")
-    if kept is None and decision.kind == "route" and not await _is_stored(service, decision.id):
-        said = "the decision was made, but is not stored (a worker died); give its context and prompt once more"
+    if kept is None and not await _is_stored(service, decision):
+        said = "the decision is not stored: it was deleted, or a worker died; give its context and prompt once more"
         raise Problem(409, "decision_lost", said, "decision_id")
     return NOTHING if kept is None else kept.columns
 
 
-async def _is_stored(service: Service, name: str) -> bool:
-    """Tell whether a decision of /v1/route is stored, which another worker may be about to do."""
-    for _ in range(_LOOKS):
-        try:
-            if await service.has_decision(name):
-                return True
-        except SQLAlchemyError as error:
-            service.metrics.add("store_failures")
-            raise unavailable(plainly(error)) from None
+async def _is_stored(service: Service, decision: Decision) -> bool:
+    """Tell whether a decision is stored; one of /v1/route another worker may be about to store."""
+    for _ in range(_LOOKS if decision.kind == "route" else 1):
+        if await _read(service, service.has_decision, decision.id):
+            return True
         await asyncio.sleep(_WAIT)
     return False
+
+
+async def _read(service: Service, question: Callable[[str], Awaitable[_Found]], name: str) -> _Found:
+    """Return what the store says of a name; a store that does not answer is a problem of the request."""
+    try:
+        return await question(name)
+    except SQLAlchemyError as error:
+        service.metrics.add("store_failures")
+        raise unavailable(plainly(error)) from None
 
 
 # -- operating --------------------------------------------------------------------------------------------------------

@@ -34,12 +34,14 @@ class Refit:
         votes: that it learned from.
         until: number of the last of them.
         notes: what to know of them.
+        kept: whether the store has kept their prompts as they are.
     """
 
     model: NashEval
     votes: int
     until: int
     notes: tuple[str, ...]
+    kept: bool
 
 
 def refit(
@@ -73,8 +75,8 @@ def refit(
         raise InputError(f"There are {log.n_records:,} votes to learn from; collect {_FEWEST} at least.")
     if update:
         model = updated(base, log, votes, **options)
-        return Refit(model, log.n_records, votes.until, (note, *str(model.update_).splitlines()))
-    return Refit(learned(base, log, votes, **options), log.n_records, votes.until, (note,))
+        return Refit(model, log.n_records, votes.until, (note, *str(model.update_).splitlines()), votes.kept)
+    return Refit(learned(base, log, votes, **options), log.n_records, votes.until, (note,), votes.kept)
 
 
 def updated(base: NashEval, log: Feedback, votes: Votes, **options: Any) -> NashEval:
@@ -204,6 +206,6 @@ def _lookup(model: NashEval, votes: Votes) -> Any:
 
 
 def saved(versions: Versions, made: Refit, path: str | Path, *, overwrite: bool = False) -> Version:
-    """Save what was learned, and add it to the versions of the store; it does not serve yet."""
-    made.model.save(path, overwrite=overwrite)
+    """Save what was learned, with its prompts where the store has kept them, as a version that does not serve yet."""
+    made.model.save(path, overwrite=overwrite, keep_text=made.kept)
     return versions.add(path, origin="refit", votes_until=made.until, note=f"fitted on {made.votes:,} votes")

@@ -26,7 +26,7 @@ from nasheval.serving.service import first_version
 from nasheval.serving.settings import Settings
 from nasheval.serving.versions import Versions, load_version
 
-_STYLES = ("terse,careful", "chatty,list")  # of the two upstreams
+_STYLES = ("terse,careful,steps", "chatty,list,asking")  # of the two upstreams
 _WORD_SECONDS = 0.03
 _READY_SECONDS = 120.0
 
@@ -87,7 +87,9 @@ def upstreams_of(agents: Sequence[str]) -> Iterator[str]:
         server = uvicorn.Server(config)
         threading.Thread(target=server.run, daemon=True).start()
         servers.append(server)
-        lines += [_entry(agent, port) for agent in agents[place :: len(_STYLES)]]
+        styles = style.split(",")
+        for number, agent in enumerate(agents[place :: len(_STYLES)]):
+            lines.append(_entry(agent, port, styles[number % len(styles)]))
     try:
         yield "\n".join(lines)
     finally:
@@ -95,9 +97,10 @@ def upstreams_of(agents: Sequence[str]) -> Iterator[str]:
             server.should_exit = True
 
 
-def _entry(agent: str, port: int) -> str:
+def _entry(agent: str, port: int, style: str) -> str:
     quoted = agent.replace("\\", "\\\\").replace('"', '\\"')
-    return f'[upstreams."{quoted}"]\nurl = "http://127.0.0.1:{port}/v1"\nprices = {{ input = 1.0, output = 2.0 }}\n'
+    where = f'url = "http://127.0.0.1:{port}/v1"\nmodel = "{style}"'
+    return f'[upstreams."{quoted}"]\n{where}\nprices = {{ input = 1.0, output = 2.0 }}\n'
 
 
 def free_port() -> int:

@@ -18,9 +18,10 @@ from types import FrameType
 from nasheval.errors import InputError
 from nasheval.serving.database import open_store
 from nasheval.serving.logs import log
-from nasheval.serving.service import first_version
+from nasheval.serving.service import first_version, require_default
 from nasheval.serving.settings import VARIABLE, Settings
-from nasheval.serving.versions import Versions, version_of
+from nasheval.serving.upstreams import read_upstreams
+from nasheval.serving.versions import Versions, load_version, version_of
 
 GRACE_SECONDS = 20  # for requests that are under way when it stops
 _BIND_SECONDS = 15.0  # for a predecessor to let go of the port
@@ -31,6 +32,8 @@ _SOON = 1.0  # a worker that dies sooner than this is not started again at once
 
 def prepare(settings: Settings) -> Settings:
     """Make the store and the first version ready, before any worker starts; return the settings for workers."""
+    if settings.upstreams:
+        read_upstreams(settings.upstreams)
     engine = open_store(settings.store, create=True)
     versions = Versions(engine, settings.models_folder)
     current = versions.current()
@@ -39,6 +42,8 @@ def prepare(settings: Settings) -> Settings:
     elif settings.model is not None and (given := version_of(Path(settings.model))) != current:
         versions.add(settings.model, note="given to nasheval serve")
         log("other_version_serves", serving=current, given=given, change=f"nasheval promote --store ... --to {given}")
+    if settings.default and (serving := versions.current()) is not None:
+        require_default(settings.default, load_version(versions[serving], settings.text_encoder).agents)
     engine.dispose()
     return replace(settings, run_folder=mkdtemp(prefix="nasheval-"))
 

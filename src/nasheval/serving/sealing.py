@@ -44,9 +44,9 @@ def unsealed(token: str, secret: bytes) -> str | None:
 
 
 def named(blocks: Sequence[Sequence[str]], menu: Sequence[str]) -> list[list[str]]:
-    """Return blocks of letters as blocks of agents; what is no letter of the menu stays as it is, to be refused."""
+    """Return blocks of a menu's letters as blocks of its agents."""
     agents = dict(zip(letters(len(menu)), menu, strict=True))
-    return [[agents.get(letter, letter) for letter in block] for block in blocks]
+    return [[agents[letter] for letter in block] for block in blocks]
 
 
 def _mixed(data: bytes, secret: bytes, nonce: bytes) -> bytes:

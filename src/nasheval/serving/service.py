@@ -6,6 +6,7 @@ import asyncio
 import gc
 import os
 import signal
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from tempfile import mkdtemp
@@ -15,7 +16,8 @@ from typing import Any
 from sqlalchemy import select
 from sqlalchemy.exc import SQLAlchemyError
 
-from nasheval.errors import InputError, NashEvalError, one_line
+from nasheval.errors import Argument, InputError, NashEvalError, one_line
+from nasheval.notes import few
 from nasheval.serving.clock import CLOCK, now
 from nasheval.serving.database import open_store, plainly, secret_of, shown
 from nasheval.serving.deciding import Decider
@@ -24,7 +26,7 @@ from nasheval.serving.keys import Keys
 from nasheval.serving.limits import Limits
 from nasheval.serving.logs import log
 from nasheval.serving.metrics import Metrics
-from nasheval.serving.schema import DECISIONS, SESSIONS
+from nasheval.serving.schema import DECISIONS, SESSIONS, VOTES
 from nasheval.serving.settings import Settings
 from nasheval.serving.versions import Versions, load_version
 from nasheval.serving.writer import Writer
@@ -93,9 +95,7 @@ class Service:
 
     def _load(self, name: str) -> Decider:
         router = load_version(self.versions[name], self.settings.text_encoder)
-        default = self.settings.default
-        if default and default not in router.agents:
-            raise InputError(f"The default {default!r} is no agent of this model; it has {', '.join(router.agents)}.")
+        require_default(self.settings.default, router.agents)
         return Decider(name, router, floor=self.settings.floor).ready()
 
     # -- looking for changes ------------------------------------------------------------------------------------------
@@ -177,6 +177,16 @@ class Service:
         with self.engine.connect() as connection:
             return connection.execute(select(DECISIONS.c.id).where(DECISIONS.c.id == name)).first() is not None
 
+    async def vote_on(self, decision: str) -> tuple[str, str] | None:
+        """Return (id, digest) of the first vote on a decision; None where there is none."""
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._vote_on, decision)
+
+    def _vote_on(self, decision: str) -> tuple[str, str] | None:
+        first = select(VOTES.c.id, VOTES.c.digest).where(VOTES.c.decision == decision).order_by(VOTES.c.at).limit(1)
+        with self.engine.connect() as connection:
+            row = connection.execute(first).first()
+        return None if row is None else (row.id, row.digest)
+
     async def session(self, hashed: str) -> dict[str, Any] | None:
         """Return what a session was answered; None where it is new."""
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._session, hashed)
@@ -186,6 +196,14 @@ class Service:
             row = connection.execute(select(SESSIONS).where(SESSIONS.c.session == hashed)).mappings().first()
         old = now() - 3600 * self.settings.session_hours
         return None if row is None or row["at"] < old else dict(row)
+
+
+def require_default(default: str, agents: Sequence[str]) -> None:
+    """Raise an InputError unless the agent to decline to, if there is one, is in the model."""
+    if default and default not in agents:
+        raise InputError(
+            *(Argument("default", default), f" is no agent of this model; accepted are {few(list(agents), 12)}.")
+        )
 
 
 def first_version(versions: Versions, settings: Settings) -> str:

@@ -6,6 +6,7 @@ import json
 import os
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from nasheval.errors import Argument, InputError
 
@@ -78,8 +79,7 @@ class Settings:
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value <= most:
                 raise InputError(Argument(name, value), f": accepted is a number from {least:g} to {most:g}.")
-        if "*" in self.origins:
-            raise InputError("origins holds '*', every page of the web; name those that may call it.")
+        object.__setattr__(self, "origins", tuple(map(_origin, self.origins)))
         if not self.is_local and not self.keys:
             raise InputError(
                 f"{self.host} can be reached from other machines, and there are no keys; make some with `nasheval keys "
@@ -119,6 +119,17 @@ class Settings:
     def models_folder(self) -> Path:
         """Where versions of the model are kept."""
         return models_folder(self.models, self.store)
+
+
+def _origin(given: str) -> str:
+    """Return the origin of a web page as browsers send it, checked."""
+    if given == "*":
+        raise InputError("origins holds '*', every page of the web; name those that may call it.")
+    parts = urlsplit(given)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.path.strip("/") or parts.query:
+        said = "; accepted is scheme and host, and a port if it has one, such as https://arena.example.org"
+        raise InputError(*(Argument("origins", given), f"{said}."))
+    return f"{parts.scheme}://{parts.netloc}".lower()
 
 
 _RANGES = (

@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from nasheval.files import parse_json
+from nasheval.serving.bodies import LARGEST
 from nasheval.serving.problems import Problem, invalid
 
 _Body = TypeVar("_Body", bound=BaseModel)
+_VALUES = f"a text, true, false, null, a number from {-LARGEST:g} to {LARGEST:g}, or a list of such numbers"
 _OPEN, _CLOSE = (ord("["), ord("{")), (ord("]"), ord("}"))
 
 
@@ -21,6 +23,9 @@ def parsed(raw: bytes, kind: type[_Body], max_depth: int) -> _Body:
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False, include_context=False)[0]
         where = ".".join(str(step) for step in first["loc"] if not str(step).startswith(("list[", "function")))
+        if first["loc"][0] == "context" and len(first["loc"]) > 2:  # one of the kinds that a value may be of
+            where = ".".join(map(str, first["loc"][:2]))
+            raise invalid(f"{where:.80} cannot be used; accepted are {_VALUES}", where[:80]) from None
         if first["type"] == "extra_forbidden":
             known = ", ".join(kind.model_fields)
             raise invalid(
@@ -38,9 +43,22 @@ def json_object(raw: bytes, max_depth: int) -> dict[str, Any]:
     except ValueError as error:
         said = " ".join(str(error).split())[:200]
         raise Problem(400, "invalid_json", f"the body is {said}; accepted is one JSON object in UTF-8") from None
-    if b"\\u0000" in raw:  # the only way to spell it: as it is, JSON does not allow it
+    if b"\\u0000" in raw and _holds_nul(value):  # the only way to spell it: as it is, JSON does not allow it
         raise invalid("a text holds the character NUL, which cannot be stored; leave it out", "")
     return value
+
+
+def _holds_nul(value: object) -> bool:
+    """Tell whether a text of a JSON value holds the character NUL; "\\\\u0000" spells six others."""
+    match value:
+        case str():
+            return "\0" in value
+        case dict():
+            return any(_holds_nul(name) or _holds_nul(one) for name, one in value.items())
+        case list():
+            return any(map(_holds_nul, value))
+        case _:
+            return False
 
 
 def _depth(raw: bytes, enough: int) -> int:

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from urllib.parse import urlsplit
 
-from nasheval.errors import InputError, ReadError
+from nasheval.errors import Argument, InputError, ReadError
 
 LOTTERY = "nasheval"  # the model to ask for where the lottery is to choose
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -121,6 +121,10 @@ def read_upstreams(path: str | Path) -> Upstreams:
     """Return what a file of upstreams says; a ReadError names the entry that cannot be used."""
     try:
         written = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise InputError(
+            *(Argument("upstreams", str(path)), ": there is no such file; docs/guides/gateway.md has one.")
+        ) from None
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
         _refuse(path, f"it cannot be read as TOML ({error})")
     _require_known(path, "the file", written, ("upstreams", "policies"))

@@ -59,7 +59,7 @@ def answer_of(vote: FeedbackRequest, menu: Sequence[str]) -> tuple[str | None, s
     except InputError as error:
         raise invalid(one_line(error)[:400], form) from None
     if sorted(map(str, partition.menu)) != sorted(menu):
-        said = f"{form} holds other agents than the menu, {', '.join(menu)}; give each of these once"
+        said = f"{form} does not hold the agents of the menu, {', '.join(menu)}; give each of these once"
         raise invalid(said, form)
     return json.dumps([list(block) for block in partition.blocks], ensure_ascii=False), _NAMES[partition.zero]
 

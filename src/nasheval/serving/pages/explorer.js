@@ -125,6 +125,7 @@ async function load() {
     return complain("trouble", error);
   }
   fill("trouble");
+  document.body.dataset.there = "yes";
   $("prompt-row").hidden = !D.prompt;
   $("cost-row").hidden = !D.has_costs;
   fill("inputs", ...D.inputs.map(inputFor));

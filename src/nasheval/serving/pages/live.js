@@ -32,9 +32,17 @@ async function ask(path, body) {
   }
   const said = await answer.json().catch(() => ({ error: { code: "junk", message: `Status ${answer.status}.` } }));
   if (answer.ok) return said;
-  if (answer.status === 401) $("key-form").hidden = false;
-  throw new Refusal(answer.status, said.error ?? { code: "junk", message: `Status ${answer.status}.` });
+  const error = said.error ?? { code: "junk", message: `Status ${answer.status}.` };
+  if (NEEDS_KEY[error.code]) {
+    $("key-form").hidden = false;
+    error.message = NEEDS_KEY[error.code](Boolean(key));
+  }
+  throw new Refusal(answer.status, error);
 }
+const NEEDS_KEY = {
+  no_key: (given) => (given ? "The service does not know this key; enter another." : "This service asks for a key."),
+  wrong_scope: () => "This key may not do what this page does; enter one with the scope that is named above.",
+};
 
 function startKey(again) {
   $("key-form").addEventListener("submit", (event) => {
@@ -51,6 +59,12 @@ function complain(id, error) {
   fill(id, el("p", { class: "note", role: "alert", text: text.charAt(0).toUpperCase() + text.slice(1) }));
   if (!(error instanceof Refusal)) throw error;
 }
+
+// Light or dark, as it was chosen on any of the pages.
+if (stored.getItem("nasheval-theme")) document.documentElement.dataset.theme = stored.getItem("nasheval-theme");
+document.getElementById("theme")?.addEventListener("click", () => {
+  setTimeout(() => stored.setItem("nasheval-theme", document.documentElement.dataset.theme ?? ""));
+});
 
 const seconds = (value) =>
   value === null || value === undefined ? MISSING : value < 1 ? `${brief(1000 * value)} ms` : `${brief(value)} s`;

@@ -49,6 +49,7 @@ const table = (id, caption, columns, rows, none) =>
   rows.length ? sortable(id, caption, columns, rows) : el("p", { class: "dim", text: none });
 
 function draw(found) {
+  document.body.dataset.there = "yes";
   fill("facts", ...factsOf(found).map(([name, value]) => el("div", {}, el("dt", { text: name }), el("dd", { text: value }))));
   fill("problems", found.problems.length ? listOf(found.problems, true) : el("p", { class: "lead", text: "None." }));
   $("votes-lead").textContent = found.votes

@@ -86,7 +86,7 @@ async function cast(vote) {
     const found = await ask("v1/feedback", { decision_id: here.id, voter, key: here.key, ...vote });
     if (shown !== here) return;
     shown = null;
-    votes += 1;
+    if (vote.zero !== "skip") votes += 1;
     drawAfter(found.agents, vote);
   } catch (error) {
     here.busy = false;
@@ -127,6 +127,10 @@ function next() {
 
 document.addEventListener("keydown", (event) => {
   if (event.ctrlKey || event.metaKey || event.altKey || event.target.closest?.("input, textarea, select")) return;
+  if (event.key.toLowerCase() === "n" && $("next") && !$("answers-box").hidden) {
+    event.preventDefault();
+    return next();
+  }
   const button = document.querySelector(`#verdicts button[data-key="${CSS.escape(event.key.toLowerCase())}"]`);
   if (button && !button.disabled && !$("answers-box").hidden) {
     event.preventDefault();
