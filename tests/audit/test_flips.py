@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import combinations
 
 import numpy as np
+import pyarrow as pa
 import pytest
+from sklearn.linear_model import Ridge
 
 import nasheval as ne
 from nasheval.audit.ladder import Ladder
 from nasheval.audit.removal import Removal
 from nasheval.audit.search import Items, routes
+from nasheval.feedback.groups import ALL
 from nasheval.game.regularizers import L2
 from nasheval.payoff.inference import group_payoff
 from nasheval.policy.pooled import ratings
@@ -150,3 +154,49 @@ def test_many_agents_take_no_time():
     log = duels(n=3000, agents=60, gap=0.5)
     model = model_of(log)
     assert model.audit(parts=["flips"], confirm=False).flips.flips[0].size < 200
+
+
+@pytest.mark.parametrize("voters", [2, 3, 8])
+def test_nobody_proposes_to_remove_everybody(voters):
+    """A clear winner whom all voters prefer: what is left when they go has no winner."""
+    rng = np.random.default_rng(voters)
+    rows = [
+        {"model_a": a, "model_b": b, "winner": "model_a", "hour": hour, "voter": f"v{rng.integers(voters)}"}
+        for hour in range(40)
+        for a, b in (("a", "b"), ("a", "c"), ("b", "c"))
+    ]
+    log = ne.read_votes(pa.Table.from_pylist(rows), context=["hour"], voter="voter", text=None)
+    found = model_of(log).audit(parts=["flips"]).flips
+    assert all(flip.size < flip.total for flip in found.flips)
+    assert (ALL, "voters") in found.none or any(flip.what == "voters" for flip in found.flips)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_set_without_which_nothing_can_be_learned_is_said_to_be_a_prediction(seed):
+    """One voter casts half of the votes, and is one of two folds."""
+    rng = np.random.default_rng(seed)
+    agents = np.array(list("abcd"))
+    first = rng.integers(4, size=400)
+    second = (first + rng.integers(1, 4, 400)) % 4
+    won = rng.random(400) < 0.5 + 0.1 * (second - first)
+    voter = np.where(np.arange(400) < 200, "big", [f"v{i}" for i in rng.integers(20, size=400)])
+    table = {"model_a": agents[first], "model_b": agents[second], "winner": np.where(won, "model_a", "model_b")}
+    table |= {"hour": rng.integers(24, size=400), "voter": voter}
+    log = ne.read_votes(pa.table(table), context=["hour"], voter="voter", text=None)
+    found = ne.NashEval(outcome=Ridge(), folds=2, n_jobs=1, verbose=False).fit(log).audit(parts=["flips"]).flips
+    for flip in found.flips:
+        if flip.board == "lottery" and "big" in flip.voters:
+            assert flip.confirmed is None or flip.refits > 0
+            assert flip.confirmed is not None or "predicted, not refitted" in str(flip)
+            assert flip.after != flip.before or flip.confirmed is False
+
+
+def test_a_fit_afresh_that_could_not_be_made_undoes_nothing():
+    flip = (
+        ne.NashEval(outcome=Ridge(), folds=2, n_jobs=1, verbose=False)
+        .fit(duels(n=300, seed=0))
+        .audit(parts=["flips"])
+        .flips.flips[0]
+    )
+    assert "alone can undo it" in str(replace(flip, confirmed=True, afresh=False))
+    assert "undo" not in str(replace(flip, confirmed=True, afresh=None))

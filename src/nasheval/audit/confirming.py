@@ -73,13 +73,20 @@ class Trials:
         return game is not None and bool((game.winners != self.start.winners).any())
 
     @property
+    def made(self) -> int:
+        """Refits that could be made."""
+        return sum(game is not None for game in self.games.values())
+
+    @property
     def left(self) -> int:
         """Refits that may still be made."""
         return self.most - len(self.games)
 
 
-def confirmed(trials: Trials, routes: Sequence[Route], *, thorough: bool) -> Found:
+def confirmed(trials: Trials, routes: Sequence[Route], *, thorough: bool) -> Found | None:
     """Return the smallest set found that a refit confirms; where none is, the predicted one, said to be unconfirmed.
+
+    None where no refit could be made.
 
     Args:
         routes: the shortest first.
@@ -100,7 +107,7 @@ def confirmed(trials: Trials, routes: Sequence[Route], *, thorough: bool) -> Fou
     chosen = routes[0].order[: routes[0].needed] if best is None else best
     game = trials.game(chosen)
     winners = trials.start.winners if game is None else game.winners
-    return Found(chosen, routes[0].needed, first, best is not None, len(trials.games), winners)
+    return Found(chosen, routes[0].needed, first, best is not None, trials.made, winners) if trials.made else None
 
 
 def _limit(route: Route) -> int:

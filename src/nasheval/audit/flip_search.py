@@ -113,14 +113,14 @@ class _Search:
         start, log, refit = boards[0].without(items.gone(np.zeros(0, np.int64))), self.stage1.log, self.refit
         if not ways:
             return None
+        chosen = ways[0].order[: ways[0].needed]
+        predicted = Found(chosen, len(chosen), None, None, 0, boards[0].without(items.gone(chosen)).winners)
         if refit is None:
-            chosen = ways[0].order[: ways[0].needed]
-            after = boards[0].without(items.gone(chosen)).winners
-            return _flip(log, group, "lottery", items, Found(chosen, len(chosen), None, None, 0, after), start.winners)
+            return _flip(log, group, "lottery", items, predicted, start.winners)
         few = log.n_records <= _SMALL
         most = self.refits or (THOROUGH if few else REFITS)
         trials = Trials(lambda gone: refit.game(gone, group, self.omega), items, start, self.omega, most)
-        found = confirmed(trials, ways, thorough=few)
+        found = confirmed(trials, ways, thorough=few) or predicted
         again = refit.game(items.gone(found.chosen), group, self.omega, afresh=True) if found.confirmed else None
         afresh = None if again is None else bool((again.winners != start.winners).any())
         return _flip(log, group, "lottery", items, found, start.winners, afresh=afresh)

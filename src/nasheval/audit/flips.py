@@ -28,8 +28,8 @@ class Flip:
         voters: names of the voters that go.
         before, after: who wins with and without them.
         predicted: how many were predicted to be enough before any refit.
-        first_confirmed: whether the first refit, without those predicted, changed who wins; None: no refit was made.
-        confirmed: whether a refit without these votes changes who wins; None: no refit was made.
+        first_confirmed: whether the first refit, without those predicted, changed who wins; None: none could be made.
+        confirmed: whether a refit without these votes changes who wins; None: no refit could be made, or was wanted.
         afresh: whether a fit with folds drawn anew, as of a file without these rows, changes who wins too; None: not
             known. Where it does not, the race is so close that folds alone can turn it.
         refits: how many were made.
@@ -67,7 +67,8 @@ class Flip:
     def _confirmation(self) -> str:
         if not self.confirmed:
             return "predicted, not refitted"
-        return "a refit confirms it" if self.afresh else "a refit confirms it, but other folds alone can undo it"
+        folds = ", but other folds alone can undo it" if self.afresh is False else ""
+        return f"a refit confirms it{folds}"
 
     def _change(self) -> str:
         if self.board == "rating":
@@ -170,4 +171,4 @@ def _confirmation(flip: Flip) -> str:
         return "exact"
     if not flip.confirmed:
         return "not made" if flip.confirmed is None else "not confirmed"
-    return "confirmed" if flip.afresh else "confirmed, folds matter"
+    return "confirmed, folds matter" if flip.afresh is False else "confirmed"

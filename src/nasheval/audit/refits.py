@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Bools
+from nasheval.arrays import Bools, Ints
 from nasheval.audit.margins import Game, game_of
-from nasheval.errors import NashEvalError
+from nasheval.errors import InputError, NashEvalError
+from nasheval.feedback.log import Feedback
 from nasheval.game.regularizers import Regularizer
 from nasheval.nuisance.crossfit import crossfit, make_folds
 from nasheval.nuisance.learners import Effort
@@ -62,14 +63,19 @@ class Refit:
             log = log[stays]
             fold = make_folds(log, old.nuisances.n_folds, seed=self.effort.seed)
         log, aggregator = as_asked(log, old.pseudo.aggregation.aggregator)
-        nuisances = crossfit(
-            log,
-            old.nuisances.X[stays],
-            outcome=choose_outcome(outcome, tune=tune),
-            propensity=choose_propensity(propensity, log, tune=tune),
-            fold=fold,
-            effort=replace(self.effort, advance=lambda share: None),
-        )
+        try:
+            nuisances = crossfit(
+                log,
+                old.nuisances.X[stays],
+                outcome=choose_outcome(outcome, tune=tune),
+                propensity=choose_propensity(propensity, log, tune=tune),
+                fold=fold,
+                effort=replace(self.effort, advance=lambda share: None),
+            )
+        except Exception as error:  # learners fail in their own ways where there is nothing to learn from
+            if not _lacks_training(log, fold):
+                raise
+            raise InputError("Without these votes a fold has none of the others to learn from.") from error
         pseudo = pseudo_outcomes(nuisances, aggregator, unseen=old.pseudo.unseen)
         self.made[0] += 1
         return (equalised(pseudo, fit_style(nuisances, adjust)) if adjust else pseudo), stays
@@ -84,6 +90,12 @@ class Refit:
             return None
         present = payoff.present if group.allowed_agents is None else payoff.present & group.allowed_agents
         return game_of(payoff.estimate, present, omega)
+
+
+def _lacks_training(log: Feedback, fold: Ints) -> bool:
+    """Whether some fold has no votes of the others to learn from."""
+    of_fold = np.bincount(fold[log.context_of], minlength=int(fold.max(initial=0)) + 1)
+    return bool((of_fold.sum() == of_fold).any())
 
 
 _SETTINGS = ("outcome", "propensity", "adjust")

@@ -94,7 +94,7 @@ def routes(board: Board, items: Items) -> list[Route]:
     known.sort(key=lambda one: one[0])
     found = [_followed(board, items, start, margin) for _, margin in known[:_DIRECTIONS]]
     for agent, few in board.deserted(items):
-        if start.winners[agent] and 0 < len(few) <= _POOL and changes(board, items, start, few):
+        if start.winners[agent] and 0 < len(few) <= min(_POOL, items.size - 1) and changes(board, items, start, few):
             found.append(Route(agent, "leaves", few, len(few)))
     return sorted((route for route in found if route.needed), key=lambda route: route.needed)
 
@@ -110,28 +110,30 @@ def _needed(value: float, effect: Floats) -> float:
 def _followed(board: Board, items: Items, start: Standings, margin: Margin) -> Route:
     """Return the route of one change: items go by their effect, and the game is solved anew on the way."""
     order: Ints = np.zeros(0, np.int64)
-    needed, most = 0, items.size
+    needed, most = 0, items.size - 1  # without all of them nobody wins
     for _ in range(_STEPS):
         ranked, effect = _ranked(board, items, margin, order)
         need = _needed(margin.value, effect)
         if needed or not len(ranked):
             break
         need = min(need, max(1.0, len(ranked) / 2)) if need > len(ranked) else need
-        take = max(1, int(_BOLD * need)) if need > 3 else 1
-        order = np.concatenate([order, ranked[: min(take, most - len(order))]])
+        take = min(max(1, int(_BOLD * need)) if need > 3 else 1, most - len(order))
+        if take < 1:
+            break
+        order = np.concatenate([order, ranked[:take]])
         now = board.without(items.gone(order))
         if (now.winners != start.winners).any():
             needed = _fewest_first(board, items, start, order)
             continue
         again = [m for m in board.margins(now) if (m.agent, m.change) == (margin.agent, margin.change)]
-        if not again or len(order) >= most - 1:
+        if not again:
             break
         margin = again[0]
     if needed:
         order = _shortened(board, items, start, order[:needed], ranked)
         needed = len(order)
         rest = ranked[~np.isin(ranked, order)]
-        order = np.concatenate([order, rest[: max(4, int((_FURTHER - 1) * needed))]])
+        order = np.concatenate([order, rest[: max(4, int((_FURTHER - 1) * needed))]])[:most]
     return Route(margin.agent, margin.change, order, needed)
 
 
