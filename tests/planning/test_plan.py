@@ -209,11 +209,11 @@ def test_groups_are_planned_each(model):
 
 
 def test_pairs_that_are_never_asked_stay_wide():
-    star = fitted(votes(600, pairs=[0, 1, 2]), known=False)
-    curve = plan(star, goal="width=0.1").curves[0]
+    apart = fitted(votes(600, pairs=[0, 5]), known=False)
+    curve = plan(apart, goal="width=0.1").curves[0]
     assert curve.needed is None
-    assert curve.value[-1] > 0.5  # three of six pairs may be anything
-    assert "no number of votes looked at is enough" in plan(star, goal="width=0.1").lines()[0]
+    assert curve.value[-1] > 0.5  # nothing connects a and b with c and d: four of six pairs may be anything
+    assert "no number of votes looked at is enough" in plan(apart, goal="width=0.1").lines()[0]
 
 
 def test_one_voter_with_half_the_votes_and_agents_that_come_late():
@@ -405,3 +405,78 @@ def test_needed_votes_are_where_the_curve_meets_the_goal(model):
     assert curve.least <= curve.needed <= curve.most
     done = replace(curve, reached=True, needed=curve.today)
     assert done.more == 0
+
+
+def test_widths_of_a_star_are_planned_with_its_bridged_pairs():
+    """Pairs that were never compared have intervals too, which narrow as those of the scores behind them do."""
+    worth = np.array([0.4, 0.2, 0.0, -0.2])
+    margin = np.triu(np.tanh(worth[:, None] - worth), 1)
+    table = votes(2400, pairs=[0, 1, 2], margin=margin).drop_columns(["chance"])
+    first = fitted(table.slice(0, 600), known=False)
+    today = first.payoff_interval()
+    assert width(first) == pytest.approx(plan(first, goal="width=0.1").curves[0].value[0], rel=0.05)
+    assert ((today.upper - today.lower)[2, 3]) < 1.5  # never compared, and bridged
+    planned, *_ = plan(first, goal="width=0.1").curves[0].at(2400)
+    assert width(fitted(table, known=False)) == pytest.approx(planned, rel=0.1)
+
+
+def test_votes_that_are_all_ties_can_be_planned():
+    ties = votes(300, pairs=[0, 1, 2, 3, 4, 5])
+    ties = ties.set_column(2, "winner", pa.array(["tie"] * 300))
+    made = plan(fitted(ties))
+    assert width(fitted(ties)) < 0.3
+    assert made.curves[0].value[0] == pytest.approx(width(fitted(ties)), rel=0.2)
+
+
+def test_what_a_plan_leaves_out_or_takes_for_granted_is_said():
+    table = votes(900, voter=lambda rng, n: np.where(np.arange(n) % 2, "big", [f"v{i}" for i in range(n)]))
+    hours = pa.array([f"{i % 23:02}" for i in range(900)])
+    log = read(table.append_column("hour", hours), propensity="chance", context=["x", "hour"])
+    model = ne.NashEval(**HOW).fit(log)
+    said = plan(model, by="hour", goal="width", learning=False).lines()
+    assert any("the 20 largest groups; left out: " in line for line in said)
+    assert any("One voter cast 50% of the votes" in line for line in said)
+    assert not any("One voter" in line for line in plan(fitted(votes(600)), goal="width", learning=False).lines())
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"goal": 5}, "accepted are 'width=0.1'"),
+        ({"margin": "a"}, "from 0 to below 1"),
+        ({"seed": -1}, "a whole number from 0"),
+        ({"seed": "x"}, "a whole number from 0"),
+    ],
+)
+def test_options_that_cannot_be_are_named(model, options, said):
+    with pytest.raises(ne.InputError, match=said):
+        plan(model, **options)
+
+
+def test_a_guess_has_no_groups():
+    with pytest.raises(ne.InputError, match="by= and group= are of a model"):
+        plan(agents=5, by="side")
+
+
+def test_a_chance_near_one_is_not_called_certain():
+    said = plan(fitted(votes(300, margin=np.zeros((4, 4)))), goal="leader=0", power=0.999999).lines()[0]
+    assert "99.9999%" in said
+    assert "100%" not in said
+
+
+def test_menus_of_hidden_texts_are_not_drawn(tmp_path):
+    pytest.importorskip("wordllama", reason="embeds prompts")
+    table = votes(200).append_column("prompt", pa.array([f"question {i}" for i in range(200)]))
+    log = read(table, propensity="chance", text="prompt")
+    how = HOW | {"outcome": "lightgbm"}
+    ne.NashEval(**how).fit(log).save(tmp_path / "tags")
+    made = plan(ne.load(tmp_path / "tags"), goal="width", learning=False)
+    with pytest.raises(ne.InputError, match="saved without its texts"):
+        made.menus(5)
+    asked = made.menus(5, contexts=log.contexts).table
+    assert asked["prompt"].to_pylist()[0].startswith("question ")
+    ne.NashEval(**how).fit(log).save(tmp_path / "kept", keep_text=True)
+    kept = plan(ne.load(tmp_path / "kept"), goal="width", learning=False).menus(5)
+    assert kept.table["prompt"].to_pylist()[0].startswith("question ")
+    with pytest.raises(ne.InputError, match=r"ends in \.parquet"):
+        kept.write(tmp_path / "tasks.csv")

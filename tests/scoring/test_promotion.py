@@ -105,9 +105,25 @@ def test_a_look_at_hardly_any_votes_waits(votes):
 def test_an_agent_that_no_vote_names_yet_is_waited_for():
     table = drawn(200, 0.3)
     known = table[(table.model_a != "c") & (table.model_b != "c")]
-    found = ne.promote(Always("a"), Always("b"), read(known), **HOW)
-    assert str(found) == "wait: no vote names c yet."
+    found = ne.promote(Always("a"), Always("c"), read(known), **HOW)
+    assert str(found) == "wait: no vote names c yet, which a policy plays."
     assert found.to_dict()["error"] is None
+
+
+def test_an_agent_that_is_never_played_need_not_be_named():
+    table = drawn(4000, 0.6)
+    known = read(table[(table.model_a != "c") & (table.model_b != "c")])
+    short = [Always("a"), Always("b")]
+    for policy in short:
+        policy.agents = ("a", "b")
+    found = ne.promote(Always("a"), Always("b"), known, **HOW)
+    assert found.decision == "promote"
+    assert found == ne.promote(*short, known, **HOW)
+
+
+def test_votes_that_are_no_log_are_named():
+    with pytest.raises(ne.InputError, match="votes is a DataFrame; accepted is a log"):
+        ne.promote(Always("a"), Always("b"), drawn(40, 0.0))
 
 
 def test_unanimous_votes_promote_only_when_there_are_enough():

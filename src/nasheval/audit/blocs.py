@@ -14,11 +14,12 @@ from typing import Any
 import numpy as np
 from scipy.stats import norm
 
-from nasheval.arrays import Bools, Floats, Ints, bin_sums
+from nasheval.arrays import Bools, Floats, Ints, bin_sums, is_whole
 from nasheval.audit.crowd import Crowd, crowd_of
 from nasheval.audit.latent import LatentType, latent_types
 from nasheval.audit.mixture import Mixture, Tastes, Votes, criterion, fit_mixture, held_out
 from nasheval.audit.section import Bars, Listing
+from nasheval.errors import InputError
 from nasheval.feedback.groups import Groups, by_value, grouping_columns
 from nasheval.notes import few
 from nasheval.payoff.stage1 import Stage1
@@ -196,6 +197,8 @@ def blocs(stage1: Stage1, *, most: int = 6, seed: int = 0) -> Blocs:
         most: blocs that are looked for.
         seed: of starts, of halves of votes, and of which pairs of larger ballots are looked at.
     """
+    if not is_whole(most, 1):
+        raise InputError(f"most is {most!r}; accepted is a whole number of 1 or more.")
     crowd = crowd_of(stage1, seed=seed)
     votes = np.bincount(crowd.named.voter[crowd.named.decided], minlength=crowd.n_voters)
     placed = np.flatnonzero(votes >= _LEAST)

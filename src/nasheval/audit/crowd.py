@@ -10,6 +10,7 @@ import numpy as np
 from scipy.special import expit
 
 from nasheval.arrays import Bools, Floats, Ints, bin_sums, readonly
+from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.payoff.stage1 import Stage1
 
@@ -108,6 +109,8 @@ def crowd_of(stage1: Stage1, *, seed: int = 0) -> Crowd:
     Args:
         seed: which pairs of a ballot on more than two agents are kept.
     """
+    if not isinstance(stage1, Stage1):
+        raise InputError(f"stage1 is a {type(stage1).__name__}; accepted is the stage1_ of a fitted model.")
     stage1 = stage1.as_voted
     log, mu = stage1.log, np.asarray(stage1.nuisances.mu, np.float64)  # ballots cut into pairs keep their order
     verdicts = log.verdicts

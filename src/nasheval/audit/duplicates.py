@@ -162,9 +162,9 @@ class Duplicates:
 
 def duplicates(stage1: Stage1) -> Duplicates:
     """Return the ballots and voters that are copies of each other."""
-    log = stage1.log
+    crowd, log = crowd_of(stage1), stage1.log
     asked = _Asked.of(log)
-    repeated, bulk = _repeated(asked), _bulk(asked, crowd_of(stage1))
+    repeated, bulk = _repeated(asked), _bulk(asked, crowd)
     extra = np.zeros(log.n_records, bool)
     for one in (*repeated, *bulk):
         extra[list(one.rows[1:])] = True

@@ -15,6 +15,7 @@ from nasheval.files import check_file
 if TYPE_CHECKING:
     from nasheval.planning.plan import Plan
 
+_MARGINS = 0.2
 _GUESS, _MENUS = "Without a model", "Menus to ask next"
 
 
@@ -47,7 +48,7 @@ def plan(
     agents: Annotated[int, typer.Option(help="How many there are.", min=0, rich_help_panel=_GUESS)] = 0,
     margins: Annotated[
         float, typer.Option(help="By how much each agent beats every later one.", rich_help_panel=_GUESS)
-    ] = 0.2,
+    ] = _MARGINS,
     menus: Annotated[int, typer.Option(help="How many to draw; 0 draws none.", min=0, rich_help_panel=_MENUS)] = 0,
     out: Annotated[
         Path | None, typer.Option("--out", "-o", help="Parquet file of tasks to write.", rich_help_panel=_MENUS)
@@ -89,6 +90,10 @@ def plan(
       nasheval plan --agents 5 --margins 0.2 --voters 40
     """
     _check(model, menus, out)
+    if model and (agents or margins != _MARGINS):
+        raise InputError("--agents and --margins are for a plan without a model; leave them out, or the model.")
+    if by and not model:
+        raise InputError("--by takes a model: name its folder.")
     if plot is not None:
         check_file(plot)
     how: dict[str, Any] = {"goal": split(goal) or None, "margin": margin, "power": power, "confidence": confidence}
@@ -113,6 +118,8 @@ def _check(model: str, menus: int, out: Path | None) -> None:
         raise InputError("--menus and -o go together: how many to draw, and the Parquet file to write them to.")
     if out is not None:
         check_file(out)
+        if out.suffix.lower() != ".parquet":
+            raise InputError(f"-o {out}: tasks are written as Parquet; give a file whose name ends in .parquet.")
         if not model:
             raise InputError(
                 "--menus needs a model: name its folder, as in nasheval plan model/ --menus 99 -o t.parquet."

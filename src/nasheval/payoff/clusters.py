@@ -35,6 +35,7 @@ from nasheval.payoff.grouped import CLUSTERS, FEW, Cluster, Votes
 from nasheval.payoff.variances import factor_rows, spread_of
 
 SPEAKS: tuple[Speaks, ...] = get_args(Speaks)
+_NO_SPREAD = 0.05  # of the error that unanimous votes leave: what rounding and regularised models leave of none
 _ROWS = 64  # of a factor, the least that draws are worth
 _FACTORS = 1 << 27  # numbers in the factors of all groups together, where that leaves enough rows
 
@@ -98,7 +99,8 @@ class Moments:
         A thousand votes without a single upset have no spread, but do not say that there are no upsets. The least
         error is that of Agresti and Coull (1998), two votes for and two against added: 2 sqrt(2) / (votes + 4), for
         means of verdicts in [-1, 1]. It holds where the mean is so near its limit that as many independent votes would
-        have a smaller error; elsewhere the spread speaks for itself. For votes count the effective clusters.
+        have a smaller error; elsewhere the spread speaks for itself, unless there is none: a thousand ties do not say
+        either that there are no wins. For votes count the effective clusters.
 
         Args:
             stake: (n_pairs,) or a number: the most that a mean can differ from zero, such as the share of contexts at
@@ -107,7 +109,8 @@ class Moments:
         votes = np.maximum(self.effective, 1)
         least = stake * 2 * np.sqrt(2) / (votes + 4)
         spread = np.maximum(stake**2 - self.mean**2, 0.0) / votes
-        variance = np.maximum(self.variance, np.where(spread < least**2, least**2, 0.0))
+        none = (self.status == SEEN) & (self.variance < (_NO_SPREAD * least) ** 2)
+        variance = np.maximum(self.variance, np.where((spread < least**2) | none, least**2, 0.0))
         return replace(self, variance=variance, stake=stake)
 
 

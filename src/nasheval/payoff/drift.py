@@ -86,7 +86,7 @@ class UpdateReport:
         return {**asdict(self), "notes": list(self.notes), "refit_due": self.refit_due}
 
     def __str__(self) -> str:
-        named = few([f"{name} ({count:,} votes)" for name, count in self.newcomers.items()], 8)
+        named = few([f"{name} ({count:,} vote{'s' * (count != 1)})" for name, count in self.newcomers.items()], 8)
         left = few([f"{name} ({count:,})" for name, count in self.left_out.items()], 8)
         lines = [f"{self.votes:,} new votes; " + (f"new agents: {named}" if named else "no new agent")]
         lines += [f"Left out, too few votes: {left}"] if left else []

@@ -63,9 +63,19 @@ class Stage1:
         """Return new votes as this Stage 1 keeps them, and their contexts encoded."""
         return log, Features.of(self.encoder, log.contexts, n=log.n_contexts)
 
+    @property
+    def hidden_texts(self) -> tuple[str, ...]:
+        """Columns of texts in whose place tags stand."""
+        return ()
+
     def remarks(self, log: Feedback) -> tuple[str, ...]:
         """Return what cannot be known of new votes after this Stage 1."""
-        return ()
+        if self.log.voters is None or log.voters is not None:
+            return ()
+        return (
+            "The votes before say who cast them, and the new ones do not, so each counts as a voter of its own; name "
+            "the column (voter=, --voter) if there is one.",
+        )
 
     def succeeded(self, more: Feedback, **fields: Any) -> Stage1:
         """Return the Stage 1 of the log with more votes, which is kept as this one is."""

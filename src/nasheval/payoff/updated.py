@@ -8,7 +8,7 @@ full fit. Pairs with a newcomer start at the plug-in payoff.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -99,7 +99,16 @@ def _report(before: Stage1, after: Stage1, more: Feedback, left_out: dict[str, i
     """Return what is new, and what changed since the last full fit."""
     votes = np.bincount(after.log.records.agent, minlength=len(after.agents)).tolist()
     fresh = dict(zip(after.agents[len(before.agents) :], votes[len(before.agents) :], strict=True))
-    return UpdateReport(fresh, left_out, more.n_records, changes_since(after, before.last_fit), before.remarks(more))
+    notes = (*before.remarks(more), *_alike(before.agents, fresh))
+    return UpdateReport(fresh, left_out, more.n_records, changes_since(after, before.last_fit), notes)
+
+
+def _alike(known: Sequence[str], fresh: Iterable[str]) -> Iterator[str]:
+    """Yield a note for each newcomer whose name differs from that of a known agent by case or spaces only."""
+    plain = {"".join(name.split()).casefold(): name for name in map(str, known)}
+    for name in map(str, fresh):
+        if (same := plain.get("".join(name.split()).casefold())) is not None:
+            yield f"{name!r} is new, and differs from {same!r} only by case or spaces; rename it if it is the same."
 
 
 def _propensity(choice: Any, log: Feedback, last: Fitted) -> Learner:

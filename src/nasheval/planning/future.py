@@ -17,7 +17,7 @@ import numpy as np
 from scipy.stats import norm
 
 from nasheval.arrays import Bools, Floats, bin_sums
-from nasheval.feedback.links import SEEN
+from nasheval.feedback.links import BRIDGED, SEEN
 from nasheval.payoff.bridging import ELSEWHERE
 from nasheval.payoff.clusters import Moments
 from nasheval.payoff.inference import GroupPayoff
@@ -263,12 +263,15 @@ def futures(pairs: Pairs, times: float, count: int, seed: int, *, gain: float = 
         gain: share of the squared residuals that a model of so many votes explains in addition.
     """
     moments = _moments(pairs, times, (count, len(pairs.votes)), np.random.default_rng(seed), gain)
-    known = known_means(moments) & (moments.status == SEEN)
-    told = known.reshape(count, -1).sum(axis=1)
-    critical, of = pairs.critical
-    tail = norm.sf(critical) * of if of else (1 - pairs.today.confidence) / 2
-    level = norm.isf(np.minimum(tail / np.maximum(told, 1), (1 - pairs.today.confidence) / 2))
-    low, high = limits(moments, np.where(known, np.repeat(level, len(pairs.votes)), np.inf))
+    known = known_means(moments)
+    seen, critical = known & (moments.status == SEEN), np.full(len(known), np.inf)
+    share, of = pairs.critical
+    tail = norm.sf(share) * of if of else (1 - pairs.today.confidence) / 2
+    for these, together in ((known & ~seen, known), (seen, seen)):  # as in `GroupPayoff.interval`
+        told = together.reshape(count, -1).sum(axis=1)
+        level = norm.isf(np.minimum(tail / np.maximum(told, 1), (1 - pairs.today.confidence) / 2))
+        critical[these] = np.repeat(level, len(pairs.votes))[these]
+    low, high = limits(moments, critical)
     ends = (np.clip(each, -1, 1).reshape(count, -1) for each in (low, high))
     return Futures(pairs.today.present, moments.mean.reshape(count, -1), *ends)
 
@@ -295,12 +298,19 @@ def _moments(pairs: Pairs, times: float, shape: tuple[int, int], rng: np.random.
     share = count / expected**2 if pairs.known else 1 / np.maximum(count, 1)
     variance = square * share * rng.gamma(half) / half + constant
     columns = np.broadcast_to(today.bias, shape), np.broadcast_to(today.status, shape)
+    bridged = known_means(today) & (today.status == BRIDGED) & (count == 0)  # their errors are those of scores
+    if bridged.any():
+        moved = np.sqrt(today.variance * max(1 - 1 / times, 0.0)) * draws[1]
+        mean = np.where(bridged, today.mean + moved, mean)
+        variance, effective = np.where(bridged, today.variance / times, variance), np.where(bridged, 1.0, effective)
+        freedom = np.where(bridged, np.minimum(today.freedom * times, today.n_contexts * times - 1), freedom)
+    told = (count > 0) | bridged
     return replace(
         today,
         mean=mean.ravel(),
-        variance=np.where(count > 0, variance, 0.0).ravel(),
+        variance=np.where(told, variance, 0.0).ravel(),
         effective=effective.ravel(),
-        freedom=np.where(count > 0, freedom, 0.0).ravel(),
+        freedom=np.where(told, freedom, 0.0).ravel(),
         votes=count.ravel(),
         bias=columns[0].ravel(),
         status=np.where(count > 0, SEEN, np.where(columns[1] == SEEN, ELSEWHERE, columns[1])).ravel(),

@@ -121,7 +121,7 @@ def goals_of(goal: str | Sequence[str] | None, pairs: Pairs, margin: float = MAR
     if goal is None:
         found = likely_cycle(pairs)
         return [Width(), Leader(margin), *([CycleGoal(found)] if found else [])]
-    names = [goal] if isinstance(goal, str) else list(goal)
+    names = [goal] if isinstance(goal, str) or not isinstance(goal, Sequence) else list(goal)
     if not names:
         raise InputError(Argument("goal", names), f"; accepted are {_ACCEPTED}.")
     return [_goal(name, pairs, margin) for name in names]
@@ -168,7 +168,7 @@ def likely_cycle(pairs: Pairs) -> tuple[str, ...]:
     """Return the three agents that most likely make a cycle: the least clear of its edges is clearest; () for none."""
     K, agents = len(pairs.today.agents), pairs.today.agents
     deviation = np.sqrt(pairs.square * pairs.weight**2 / np.maximum(pairs.votes, 1e-9))  # by what a vote of it is worth
-    clear = games_of((pairs.truth / deviation)[None], K)[0]
+    clear = games_of(np.divide(pairs.truth, deviation, out=np.zeros(len(deviation)), where=deviation > 0)[None], K)[0]
     there: Bools = pairs.today.present
     clear = np.where(there[:, None] & there[None, :], clear, 0.0)
     best = 0.0

@@ -47,6 +47,9 @@ class Tasks:
         """Write the tasks as Parquet."""
         from pyarrow import parquet
 
+        if Path(path).suffix.lower() != ".parquet":
+            raise InputError(f"{path}: tasks are written as Parquet; give a file whose name ends in .parquet.")
+
         with whole_file(Path(path)) as file:
             parquet.write_table(self.table, file)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -12,13 +12,15 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from nasheval.arrays import Bools, Floats, as_number
+from nasheval.arrays import Bools, Floats, as_number, is_whole
 from nasheval.choices import Speaks
 from nasheval.errors import Argument, InputError
 from nasheval.feedback.groups import chosen_contexts
 from nasheval.feedback.log import Feedback
+from nasheval.files import check_file
 from nasheval.game.regularizers import L2
 from nasheval.game.solver import lotteries
+from nasheval.notes import few
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.outcome import choose_outcome
 from nasheval.payoff.clusters import SPEAKS
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 _STEP = 1 << 21  # pairs at contexts held at a time
 _MOST_GROUPS = 20
+_LARGE = 0.2  # of the votes: what one voter casts
 _PICTURES = (".png", ".svg", ".pdf")
 
 
@@ -77,6 +80,7 @@ class Plan(Saying):
         confidence: of intervals, decisions and cycles.
         settles: votes between leader and rivals alone that may settle the decision, by group; None where none would.
         model: what the plan is of; None: a guess.
+        notes: what else to know.
     """
 
     curves: tuple[Curve, ...]
@@ -84,6 +88,7 @@ class Plan(Saying):
     confidence: float
     settles: dict[str, int | None] = field(default_factory=dict)
     model: Fitted | None = None
+    notes: tuple[str, ...] = ()
 
     def menus(
         self,
@@ -113,6 +118,14 @@ class Plan(Saying):
         stage1 = self.model.stage1_
         names, encoder = stage1.agents, stage1.encoder
         n, size = checked_tasks(n, size, len(names))
+        _check_seed(seed)
+        if contexts is None and stage1.hidden_texts:
+            raise InputError(
+                "This model was saved without its texts, and tags, which nobody can answer, stand in their place; name "
+                "what to ask: ",
+                *(Argument("contexts=table", flag="--contexts new.parquet"), ", or save it with "),
+                *(Argument("keep_text", True, flag="--keep-text"), "."),
+            )
         rng = np.random.default_rng((self.model.random_state if seed is None else seed, 23))
         needed = [column.name for column in encoder.columns] + list(encoder.texts)
         pool = pool_of(contexts, stage1.log.contexts, needed)
@@ -159,12 +172,15 @@ class Plan(Saying):
             if not found:
                 raise InputError(f"curve is {curve!r}; accepted are {', '.join(one.goal for one in self.curves)}.")
             return draw(found[0], self.power, ax=ax)
+        if not isinstance(curve, Curve) and not is_whole(curve, 0, len(self.curves) - 1):
+            raise InputError(f"curve is {curve!r}; accepted is a number from 0 to {len(self.curves) - 1}, or a goal.")
         return draw(curve if isinstance(curve, Curve) else self.curves[curve], self.power, ax=ax)
 
     def save_plot(self, path: str | Path, curve: int | str | Curve = 0) -> None:
         """Write a picture of a curve: .png, .svg or .pdf."""
         if Path(path).suffix.lower() not in _PICTURES:
             raise InputError(f"{path}: accepted are pictures that end in {', '.join(_PICTURES)}.")
+        check_file(Path(path))
         figure: Any = self.plot(curve).figure
         figure.savefig(path, dpi=150)
 
@@ -209,7 +225,12 @@ def plan(
     chance = as_number(power)
     if not 0 < chance < 1:
         raise InputError(Argument("power", power), "; accepted is a chance between 0 and 1, such as 0.8.")
+    if not 0 <= as_number(margin) < 1:
+        raise InputError(Argument("margin", margin), "; accepted is a number from 0 to below 1, such as 0.05.")
+    _check_seed(seed)
     if source is None:
+        if by is not None or group is not None:
+            raise InputError("by= and group= are of a model or a log, and there is none; leave them out.")
         return _from_guess(goal, agents, voters, margins, margin, chance, confidence, seed or 0)
     if agents is not None or isinstance(voters, int) or np.ndim(margins) or margins != MARGINS:
         raise InputError("agents=, margins= and a number of voters are guesses for a plan without a model or log.")
@@ -218,6 +239,8 @@ def plan(
     model = fitted_of(source, seed or 0)
     start = model.random_state if seed is None else seed
     payoffs = _payoffs(model, by, group, confidence, voters, start)
+    notes = (*_left_out(payoffs[_MOST_GROUPS:]), *_dominant(model.stage1_.log))
+    payoffs = payoffs[:_MOST_GROUPS]
     effort = Effort(seed=start, n_jobs=getattr(model, "n_jobs", None) or os.cpu_count() or 1)
     taught = learning and _can_be_taught(model)
     learned = learning_of(model.stage1_.nuisances, _outcome(model), effort) if taught else Learning()
@@ -227,7 +250,7 @@ def plan(
         curves += _curves(model, payoff, goal, learned, margin, chance, start)
         doubt = decide(model.stage1_.log, payoff, margin=margin).doubt
         settles[payoff.name] = 0 if doubt is None else doubt.more_votes
-    return Plan(tuple(curves), chance, confidence, settles, model)
+    return Plan(tuple(curves), chance, confidence, settles, model, notes)
 
 
 @dataclass(frozen=True, eq=False)
@@ -261,9 +284,32 @@ def _payoffs(
     if by is not None and group is not None:
         raise InputError("by= and group= were both given; give a column to plan for each value, or one group.")
     if group is None:
-        return payoffs_by(pseudo, by, **how)[:_MOST_GROUPS]
+        return payoffs_by(pseudo, by, **how)
     inside, name = chosen_contexts(model.stage1_.log, group)
     return [group_payoff(pseudo, inside, name=name, **how)]
+
+
+def _left_out(payoffs: Sequence[GroupPayoff]) -> Iterator[str]:
+    if payoffs:
+        named = few([payoff.name for payoff in payoffs], 4)
+        yield f"Planned are the {_MOST_GROUPS} largest groups; left out: {named}. Name one (group=) to plan it."
+
+
+def _dominant(log: Feedback) -> Iterator[str]:
+    """Yield a warning of a voter who casts many of the votes: more of them tell little of others."""
+    if log.records.voter is None:
+        return
+    share = float(np.bincount(log.records.voter[log.records.voter >= 0], minlength=1).max() / max(1, log.n_records))
+    if share >= _LARGE:
+        yield (
+            f"One voter cast {share:.0%} of the votes. The plan takes new votes to come from new voters: if that voter "
+            "casts as many of them, intervals hardly become narrower."
+        )
+
+
+def _check_seed(seed: object) -> None:
+    if seed is not None and not is_whole(seed, 0):
+        raise InputError(Argument("seed", seed), "; accepted is a whole number from 0, or None.")
 
 
 def _outcome(model: Fitted) -> Any:

@@ -26,6 +26,7 @@ class Saying:
     power: float
     confidence: float
     settles: dict[str, int | None]
+    notes: tuple[str, ...]
 
     @property
     def title(self) -> str:
@@ -37,6 +38,7 @@ class Saying:
         return [sentence(curve, self) for curve in self.curves] + list(self._notes())
 
     def _notes(self) -> Iterator[str]:
+        yield from self.notes
         if any(curve.today for curve in self.curves):
             yield (
                 "New votes are taken to come as those so far did: at new contexts, from voters as new as those were, "
@@ -119,13 +121,21 @@ def _of_chance(curve: Curve, plan: Saying) -> str:
     if "cycle" in curve.goal and not curve.agents:
         return "No three agents are likely to make a cycle: no number of votes is planned to show one."
     if curve.needed is None:
-        most = f"the chance is {curve.value[-1]:.0%} on {curve.votes[-1]:,.0f} votes"
-        return f"No number of votes looked at is likely ({plan.power:.0%}) to show {what}: {most}.{_instead(curve)}"
+        most = f"the chance is {_percent(curve.value[-1])} on {curve.votes[-1]:,.0f} votes"
+        return (
+            f"No number of votes looked at is likely ({_percent(plan.power)}) to show {what}: {most}.{_instead(curve)}"
+        )
     settled = plan.settles.get(curve.group)
     alone = ""
     if settled and "leader" in curve.goal:
         alone = f"; asked between the leader and its rivals alone, very roughly {settled:,} more if estimates stay"
-    return f"To show {what} with a chance of {plan.power:.0%} takes about {_range(curve)}{_more(curve)}{alone}."
+    return f"To show {what} with a chance of {_percent(plan.power)} takes about {_range(curve)}{_more(curve)}{alone}."
+
+
+def _percent(chance: float) -> str:
+    """Return a chance in whole percent, or with more digits where that would make it certain."""
+    whole = f"{chance:.0%}"
+    return whole if whole != "100%" or chance == 1 else f"{100 * chance:.6g}%"
 
 
 def _what(curve: Curve) -> str:

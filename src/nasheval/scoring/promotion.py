@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from math import inf
 from typing import Any, Literal
 
-from nasheval.arrays import as_number
+import numpy as np
+
+from nasheval.arrays import Floats, Ints, as_number
 from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.files import json_values
@@ -17,6 +20,7 @@ from nasheval.policy.base import Policy
 from nasheval.scoring.evaluate import evaluate
 
 GAIN = 0.02  # what a change must win to be worth it
+_LITTLE = 0.5  # width of an interval that says that not much is at stake
 _OLD, _NEW = "old", "new"
 
 
@@ -87,17 +91,52 @@ def promote(
     level = checked_level(confidence)
     if level <= 0.5:
         raise InputError(f"confidence is {confidence!r}; accepted is a number above 0.5, for a bound on one side.")
+    if not isinstance(votes, Feedback):
+        raise InputError(f"votes is a {type(votes).__name__}; accepted is a log, such as ne.read_votes(...) returns.")
     both, sure = {_OLD: old, _NEW: new}, dict[str, Any](gain=smallest, confidence=level)
-    if unseen := [name for each in both.values() for name in _agents(each) if name not in votes.agents]:
-        reason = f"no vote names {few(sorted(set(unseen)), 4)} yet."
+    known = {name: _among_named(policy, votes) for name, policy in both.items()}
+    if unseen := sorted({name for _, played in known.values() for name in played}):
+        reason = f"no vote names {few(unseen, 4)} yet, which a policy plays."
         return Promotion("wait", reason, 0.0, inf, -1.0, 1.0, **sure, votes=votes.n_records, planned=planned)
-    found = evaluate(both, votes, confidence=2 * level - 1, sequential=True, planned=planned, **options)
+    among = {name: policy for name, (policy, _) in known.items()}
+    found = evaluate(among, votes, confidence=2 * level - 1, sequential=True, planned=planned, **options)
     value, lower, upper = (float(numbers[1, 0]) for numbers in (found.value, found.lower, found.upper))
     decision: Literal["promote", "keep", "wait"] = "promote" if lower > 0 else "keep" if upper < smallest else "wait"
     sure.update(lower=lower, upper=upper)
     reason = _reason(decision, value, votes=votes.n_records, planned=planned, **sure)
     error = float(found.overall.error[1, 0])
     return Promotion(decision, reason, value, error, **sure, votes=votes.n_records, planned=planned, notes=found.notes)
+
+
+@dataclass(frozen=True, eq=False)
+class _Among:
+    """A policy among some of its agents, of which the others are never played.
+
+    Args:
+        policy: it.
+        agents: those that stay.
+        kept: their places among its agents.
+    """
+
+    policy: Policy
+    agents: tuple[str, ...]
+    kept: Ints
+
+    def predict_proba(self, contexts: object, *, agents: Sequence[str] | None = None) -> Floats:
+        """Return (n, agents) lotteries."""
+        return np.ascontiguousarray(np.asarray(self.policy.predict_proba(contexts, agents=agents))[:, self.kept])
+
+
+def _among_named(policy: Policy, votes: Feedback) -> tuple[Policy, tuple[str, ...]]:
+    """Return a policy among the agents that votes name, and those that it plays and no vote names."""
+    names = _agents(policy)
+    new = np.array([name not in votes.agents for name in names], bool)
+    if not new.any():
+        return policy, ()
+    most = np.asarray(policy.predict_proba(votes.contexts))[:, new].max(axis=0, initial=0.0)
+    played = tuple(names[place] for place, share in zip(np.flatnonzero(new), most, strict=True) if share > 0)
+    kept = np.flatnonzero(~new)
+    return _Among(policy, tuple(names[place] for place in kept), kept), played
 
 
 def _agents(policy: Any) -> tuple[str, ...]:
@@ -115,5 +154,6 @@ def _reason(
         worth = "it loses" if upper < 0 else f"it wins less than the {gain:g} that make a change worth it"
         return f"{worth}; {seen}, and surely less than {upper:+.3f} (at {confidence:.0%}, every look)."
     told = f"the votes cannot tell yet; {seen}, and lies between {lower:+.3f} and {upper:+.3f}."
-    late = f" That is {votes / planned:.1f} times the {planned:,} votes planned: little is at stake."
+    late = f" That is {votes / planned:.1f} times the {planned:,} votes planned"
+    late += ": little is at stake." if upper - lower < _LITTLE else "; intervals are widest far from that number."
     return told + (late if votes > 2 * planned else "")

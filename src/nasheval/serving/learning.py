@@ -207,5 +207,5 @@ def _lookup(model: NashEval, votes: Votes) -> Any:
 
 def saved(versions: Versions, made: Refit, path: str | Path, *, overwrite: bool = False) -> Version:
     """Save what was learned, with its prompts where the store has kept them, as a version that does not serve yet."""
-    made.model.save(path, overwrite=overwrite, keep_text=made.kept)
+    made.model.save(path, overwrite=overwrite, keep_text=made.kept and not made.model.stage1_.hidden_texts)
     return versions.add(path, origin="refit", votes_until=made.until, note=f"fitted on {made.votes:,} votes")

@@ -81,6 +81,11 @@ class SavedStage1(Stage1):
     fingerprint: str = ""
     text_kept: bool = False
 
+    @property
+    def hidden_texts(self) -> tuple[str, ...]:
+        """Columns of texts in whose place tags stand."""
+        return () if self.text_kept else self.log.texts
+
     def admitted(self, log: Feedback) -> tuple[Feedback, Features]:
         """Return new votes with tags for texts where those of the log are, and voters that are none of its numbers."""
         _, X = super().admitted(log)
@@ -90,14 +95,14 @@ class SavedStage1(Stage1):
             ]
             log = replace(log, voters=pa.array(names, pa.string()))
         contexts = log.contexts
-        for name in () if self.text_kept else log.texts:
+        for name in self.hidden_texts:
             contexts = contexts.set_column(contexts.column_names.index(name), name, tagged(contexts[name]))
         return replace(log, contexts=contexts), X
 
     def remarks(self, log: Feedback) -> tuple[str, ...]:
         """Return what cannot be known of new votes, since names of voters were not kept."""
         if self.log.voters is None or log.voters is None:
-            return ()
+            return super().remarks(log)
         return (
             "This model was loaded, and a folder keeps voters as numbers: the voters of the new votes count as others, "
             "also those who voted before. Update the fitted model itself to have them recognised.",
@@ -194,7 +199,7 @@ def pack_stage1(stage1: Stage1, files: dict[str, bytes], *, keep_text: bool = Fa
     """
     fit, log = stage1.nuisances, stage1.log
     saved = stage1 if isinstance(stage1, SavedStage1) else None
-    if keep_text and saved and not saved.text_kept and log.texts:
+    if keep_text and stage1.hidden_texts:
         raise InputError("keep_text is True, but this model was saved without its texts; fit again to keep them.")
     stage = {
         "folds": fit.n_folds,
