@@ -27,6 +27,7 @@ from nasheval.payoff.pseudo import PseudoOutcomes
 _FEW = 5.0  # degrees of freedom that all pairs together count for, beside those of a pair
 _SURE = 10  # degrees of freedom from which on the variance of a pair speaks for itself
 EVEN = 4.0  # degrees of freedom per vote at most, as in `nasheval.payoff.grouped`
+_FEW_TO_LEARN = 10.0  # votes of a pair, below which its propensities are hardly learned
 _SETTLING = 2.0  # power of votes with which weights that estimated propensities got wrong come right
 _TINY = 1e-9
 _UNKNOWN = 0.3  # deviation of true payoffs where no votes tell any
@@ -282,7 +283,8 @@ def _moments(pairs: Pairs, times: float, shape: tuple[int, int], rng: np.random.
     kept = 1 / times if pairs.kept else 0.0  # the share of the votes that are today's
     truth = np.clip(pairs.truth + pairs.spread * draws[0], -_MOST, _MOST)
     expected = np.maximum(pairs.votes * times, _TINY)
-    square = pairs.square * (1 - gain) * (pairs.weight**2 + pairs.excess * times**-_SETTLING)
+    settled = ((pairs.votes + _FEW_TO_LEARN) / (expected + _FEW_TO_LEARN)) ** _SETTLING
+    square = pairs.square * (1 - gain) * (pairs.weight**2 + pairs.excess * settled)
     constant = pairs.rest / times + pairs.fixed
     noise = (square / expected + constant) / max(1 - kept, 1e-9)
     old = np.where(known_means(today) & (today.status == SEEN), today.mean, truth)
