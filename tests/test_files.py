@@ -13,7 +13,7 @@ import pytest
 
 from nasheval import files
 from nasheval.errors import InputError
-from nasheval.files import new_file, parse_json, read_plain, whole_file
+from nasheval.files import check_file, new_file, parse_json, read_plain, whole_file
 from nasheval.scoring.report import write_report
 
 from .scoring.report_logs import star_report
@@ -195,3 +195,10 @@ def test_json_is_read_strictly(raw):
 def test_json_that_is_sound_is_read():
     assert parse_json(b'{"a": [1, 2.5, null, "\xc3\xbc"]}') == parse_json('{"a": [1, 2.5, null, "\\u00fc"]}')
     assert np.isclose(parse_json('{"a": 1e300}')["a"], 1e300)
+
+
+def test_a_file_of_another_ending_is_refused(tmp_path):
+    check_file(tmp_path / "votes.PARQUET", ".parquet")
+    check_file(tmp_path / "any")
+    with pytest.raises(InputError, match=r"votes\.csv: .* ends in \.parquet"):
+        check_file(tmp_path / "votes.csv", ".parquet")

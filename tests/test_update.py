@@ -337,3 +337,15 @@ def test_the_command_refuses_the_votes_of_the_model(folder):
     assert result.exit_code == 1
     assert "was fitted on" in str(result.exception)
     assert not (folder / "out").exists()
+
+
+def test_votes_without_voters_and_names_that_differ_by_case_are_told():
+    model = fitted(votes(pairs_of(240), voter=[f"v{i % 30}" for i in range(240)]), outcome=Ridge())
+    nameless = model.update(votes(pairs_of(40, 1), 1)).update_
+    assert any("each counts as a voter of its own" in note for note in nameless.notes)
+    named = model.update(votes(pairs_of(40, 1), 1, voter=["v1"] * 40)).update_
+    assert not any("voter of its own" in note for note in named.notes)
+    slip = ne.Feedback.from_partitions(
+        AT, [ne.partition.duel("A", "b", "b")] * 3, design="draws", voter=["v1", "v2", "v3"]
+    )
+    assert any("'A' is new, and differs from 'a' only by case" in note for note in model.update(slip).update_.notes)

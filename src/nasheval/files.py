@@ -118,8 +118,14 @@ def check_folder(path: Path) -> None:
         raise InputError(f"The folder {str(path.parent)!r} may not be written to; give another place.")
 
 
-def check_file(path: Path) -> None:
-    """Raise an InputError where no file can be written: without a folder to hold it, or at the name of a folder."""
+def check_file(path: Path, ending: str = "") -> None:
+    """Raise an InputError where no file can be written: without a folder to hold it, or at the name of a folder.
+
+    Args:
+        ending: of the names of files of the format that is written; "": any will do.
+    """
+    if not path.name.lower().endswith(ending):
+        raise InputError(f"{path}: what is written takes another ending; give a file whose name ends in {ending}.")
     check_folder(path)
     if path.is_dir():
         raise InputError(f"{str(path)!r} is a folder; give the name of a file to write.")

@@ -8,9 +8,12 @@ import time
 
 import pytest
 from sqlalchemy import func, select
+from typer.testing import CliRunner
 
+from nasheval.cli import app
 from nasheval.errors import InputError, ReadError
 from nasheval.serving.keys import Keys, new_key, read_keys, revoke
+from nasheval.serving.running import prepare
 from nasheval.serving.schema import DECISIONS, MODELS, SERVING, SESSIONS, VOTES
 from nasheval.serving.scopes import OPEN, scope_of
 from nasheval.serving.settings import Settings
@@ -345,3 +348,20 @@ def test_secrets_are_in_no_log_and_no_error(served, tmp_path, capfd, monkeypatch
     service_secret = client.app.state.service.secret.hex()
     assert service_secret not in logged
     assert client.get("/metrics", headers=bearer(key)).text.count("diagnosis") == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [({"upstreams": "none.toml"}, "there is no such file"), ({"default": "nobody"}, "no agent of this model")],
+)
+def test_faults_of_the_start_are_told_before_it_listens(model, tmp_path, options, said):
+    with pytest.raises(InputError, match=said):
+        prepare(Settings(model=str(model), store=f"sqlite:///{tmp_path}/votes.db", **options))
+
+
+def test_an_export_names_what_fits_a_store(tmp_path):
+    (tmp_path / "votes.db").write_bytes(b"SQLite format 3\0")
+    for words, said in ((["--parquet", "x.csv"], "ends in .parquet"), (["--onnx", "x"], "--parquet votes.parquet")):
+        answer = CliRunner().invoke(app, ["export", str(tmp_path / "votes.db"), *words])
+        assert answer.exit_code != 0
+        assert said in " ".join((answer.output + str(answer.exception)).split())

@@ -117,9 +117,7 @@ def _check(model: str, menus: int, out: Path | None) -> None:
     if (menus > 0) != (out is not None):
         raise InputError("--menus and -o go together: how many to draw, and the Parquet file to write them to.")
     if out is not None:
-        check_file(out)
-        if out.suffix.lower() != ".parquet":
-            raise InputError(f"-o {out}: tasks are written as Parquet; give a file whose name ends in .parquet.")
+        check_file(out, ".parquet")
         if not model:
             raise InputError(
                 "--menus needs a model: name its folder, as in nasheval plan model/ --menus 99 -o t.parquet."

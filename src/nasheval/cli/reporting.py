@@ -129,10 +129,6 @@ def export(
     if (onnx is None) == (parquet is None):
         raise InputError("Say what to write: --onnx FILE of a model, or --parquet FILE of a store's votes.")
     if parquet is not None:
-        if parquet.suffix.lower() != ".parquet":
-            raise InputError(
-                f"--parquet {parquet}: what is written is Parquet; give a file whose name ends in .parquet."
-            )
         from nasheval.cli.serving import export_votes
 
         export_votes(source, parquet, quiet=quiet)

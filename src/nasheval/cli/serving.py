@@ -284,7 +284,7 @@ def export_votes(store: str, path: Path, *, quiet: bool) -> None:
     from nasheval.serving.database import open_store
     from nasheval.serving.exporting import exported, votes_of
 
-    check_file(path)
+    check_file(path, ".parquet")
     votes = votes_of(open_store(store))
     with whole_file(path) as file:
         pq.write_table(exported(votes), file)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from nasheval.arrays import Array, Bools, Floats, Ints, is_whole
 from nasheval.contexts.table import as_table
 from nasheval.errors import Argument, InputError
-from nasheval.files import whole_file
+from nasheval.files import check_file, whole_file
 
 _MOST_SIZE = 10
 
@@ -47,8 +47,7 @@ class Tasks:
         """Write the tasks as Parquet."""
         from pyarrow import parquet
 
-        if Path(path).suffix.lower() != ".parquet":
-            raise InputError(f"{path}: tasks are written as Parquet; give a file whose name ends in .parquet.")
+        check_file(Path(path), ".parquet")
 
         with whole_file(Path(path)) as file:
             parquet.write_table(self.table, file)
