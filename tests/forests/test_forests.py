@@ -186,6 +186,13 @@ def test_a_model_of_contexts_and_agents_at_all_pairs(seed, agents, leaves, as_ca
     fewer = surface.only(some)
     np.testing.assert_array_equal(fewer.predict(Features(at, at)), np.where(some, expected, 0.0))
     assert fewer.values(Features(at, at)).shape == (23, (some & known).sum())
+    asked, named = rng.integers(0, 23, 60), rng.integers(0, agents, 60)
+    place, other, pair, value = fewer.of_agents(Features(at, at), asked, named)
+    agent, said = named[place], expected[asked[place], pair]
+    np.testing.assert_array_equal(value, np.where(agent == j[pair], said, -said))
+    np.testing.assert_array_equal(np.sort([agent, other], axis=0), np.sort([j[pair], k[pair]], axis=0))
+    meets = [np.flatnonzero(some & known & ((j == a) | (k == a))) for a in named]
+    assert sorted(pair.tolist()) == sorted(np.concatenate(meets).tolist())
 
 
 def test_pairs_are_grouped_and_contexts_are_few_walks():

@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from nasheval.forests.forest import forest_of_trees
-from nasheval.forests.kernels import walk, walk_means, walk_pairs
+from nasheval.forests.kernels import walk, walk_agents, walk_means, walk_pairs
+from nasheval.game.by_rows import grow_by_rows
 from nasheval.game.growing import grow_games
 from nasheval.game.interior import interior_games
 from nasheval.game.one import one_game
@@ -14,14 +15,21 @@ from nasheval.game.regularizers import L2, Entropy
 from nasheval.game.solver import lottery, solve
 from nasheval.nuisance.columns import ColumnModels
 from nasheval.nuisance.learners import Features
-from nasheval.nuisance.voters_compiled import duel_contexts
+from nasheval.nuisance.voters import Voters
+from nasheval.nuisance.voters_compiled import duel_agents, duel_contexts, favour
+from nasheval.payoff.stage1 import fit_stage1
 from nasheval.payoff.surfaces import SharedSurface
 from nasheval.policy.warming import warm
+
+from .hand import duels
 
 
 def test_after_warming_nothing_is_left_to_compile():
     warm()
-    kernels = pivot_games, grow_games, interior_games, duel_contexts, one_game, walk, walk_means, walk_pairs
+    kernels = (
+        *(pivot_games, grow_games, grow_by_rows, interior_games, one_game),
+        *(walk, walk_means, walk_pairs, walk_agents, duel_contexts, duel_agents, favour),
+    )
     before = [kernel.signatures for kernel in kernels]
     assert all(before)
     B = np.random.default_rng(0).normal(size=(3, 8, 8))
@@ -41,6 +49,12 @@ def test_after_warming_nothing_is_left_to_compile():
     for rows in (1, 5):
         models.mean(Features(x[:rows], x[:rows]))
     models.cells(Features(x, x), 1, np.arange(5), np.arange(5) % 2)
-    SharedSurface(forest, np.arange(10) > 2, 5).predict(Features(x[:, :2], x))
+    surface, two = SharedSurface(forest, np.arange(10) > 2, 5), np.arange(2)
+    surface.predict(Features(x[:, :2], x))
+    surface.of_agents(Features(x[:, :2], x), two, two)
+    voters = Voters(voters=2, hidden=(8,), epochs=2, weight_decay=0.3, members=1)
+    log = duels([("a", "b", "a"), ("b", "c", "c"), ("a", "b", "b")] * 20)
+    model = fit_stage1(log, outcome=voters, second_stage="none", folds=2)
+    model.payoff.by_rows.lotteries(Features.of(model.encoder, log.contexts), 1e-3, np.ones(3, bool))
     assert lottery(np.linspace(-1, 1, 10)[None], 5, 1e-3) is not None
     assert [kernel.signatures for kernel in kernels] == before

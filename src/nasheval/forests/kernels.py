@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from nasheval.arrays import Array, Floats, Ints
+from nasheval.arrays import Array, Bools, Floats, Ints
 from nasheval.game.compiled import compiled
 
 
@@ -136,3 +136,49 @@ def walk_pairs(
                 total[pair] += own[group_of[tree, pair]]
         for pair in range(pairs):
             out[row, pair] = _linked(total[pair] / divisor, link)
+
+
+@compiled
+def walk_agents(
+    start: int, stop: int, table: Floats, nodes: Array, words: Ints, values: Floats, roots: Ints, link: int,
+    divisor: float, group_of: Ints, ends: Ints, groups: Ints, most: int, near_nodes: Bools, near_leaves: Bools,
+    rows: Ints, agents: Ints, offsets: Ints, places: Ints, first: Ints, out: Floats,
+) -> None:  # fmt: skip
+    """Write what `walk_pairs` writes, but of the pairs of agents[i] at rows[i] alone, from out[first[i]] on.
+
+    Args:
+        near_nodes, near_leaves: (K, nodes) and (K, leaves) whether some pair of an agent may be led there.
+        offsets, places: places[offsets[a]:offsets[a + 1]] are the pairs of agent a.
+    """
+    stack, own = np.empty(len(values) + 1, np.int32), np.empty(most)
+    for i in range(start, stop):
+        agent, x = agents[i], table[rows[i]]
+        mine, total = places[offsets[agent] : offsets[agent + 1]], out[first[i] : first[i + 1]]
+        inner, outer = near_nodes[agent], near_leaves[agent]
+        total[:] = 0.0
+        for tree in range(len(roots) if len(mine) else 0):
+            stack[0], top = roots[tree], 1
+            while top:
+                top -= 1
+                place = stack[top]
+                while place >= 0:
+                    node = nodes[place]
+                    column = node["what"] >> 4
+                    if column < table.shape[1]:
+                        place = _next(node, x[column], words)
+                        continue
+                    left, right = node["left"], node["right"]
+                    goes_right = inner[right] if right >= 0 else outer[~right]
+                    if inner[left] if left >= 0 else outer[~left]:
+                        place = left
+                        if goes_right:
+                            stack[top] = right
+                            top += 1
+                    else:
+                        place = right
+                for at in range(ends[~place], ends[~place + 1]):
+                    own[groups[at]] = values[~place]
+            for pair in range(len(mine)):
+                total[pair] += own[group_of[tree, mine[pair]]]
+        for pair in range(len(mine)):
+            total[pair] = _linked(total[pair] / divisor, link)

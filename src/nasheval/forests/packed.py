@@ -181,7 +181,7 @@ class AtPairs:
     def of(forest: Forest, j: Ints, k: Ints) -> AtPairs:
         """Evaluate a model at the pairs (j[i], k[i])."""
         packed, most = Packed.of([forest]), int(max(j.max(initial=0), k.max(initial=0))) + 1
-        reached = [_reached(packed, feature, most) for feature in (forest.width - 2, forest.width - 1)]
+        reached = [_reached(packed, feature, most)[1] for feature in (forest.width - 2, forest.width - 1)]
         ends = offsets_of(forest.num_leaves)
         kind = np.uint16 if len(j) < 1 << 16 else np.uint32
         group_of, leaves, groups = np.empty((forest.n_trees, len(j)), kind), [], []
@@ -209,6 +209,36 @@ class AtPairs:
         model = trees.nodes, trees.words, trees.values, trees.roots, int(trees.links[0]), float(trees.divisors[0])
         at = self.group_of, self.ends, self.groups, self.most
         spread(walk_pairs, len(table), 3.0 * self.group_of.size, x, *model, *at, out)
+
+    def of_agents(self, table: Floats, rows: Ints, agents: Ints, offsets: Ints, places: Ints) -> Floats:
+        """Return what `predict` says of the pairs of agents[i] at rows[i] of a table, one after another.
+
+        Args:
+            offsets, places: places[offsets[a]:offsets[a + 1]] are the pairs of agent a.
+        """
+        from nasheval.forests.kernels import walk_agents
+        from nasheval.game.compiled import spread
+
+        trees, x = self.packed, as_lightgbm_sees(table, self.packed.width - 2)
+        first = offsets_of(np.diff(offsets)[agents]).astype(np.int64)
+        out = np.empty(int(first[-1]))
+        model = trees.nodes, trees.words, trees.values, trees.roots, int(trees.links[0]), float(trees.divisors[0])
+        at = self.group_of, self.ends, self.groups, self.most, *self._near(len(offsets) - 1)
+        work = _DEPTH * len(self.group_of) * (1.0 + len(out) / max(1, len(rows)))
+        spread(walk_agents, len(rows), work, x, *model, *at, rows, agents, offsets, places, first, out)
+        return out
+
+    def _near(self, n_agents: int) -> tuple[Bools, Bools]:
+        """Return (K, nodes) and (K, leaves) whether some pair of an agent may be led there."""
+        if n_agents not in self._known_near:
+            j, k = (_reached(self.packed, self.packed.width - back, n_agents) for back in (2, 1))
+            nodes, leaves = (np.ascontiguousarray((first | second).T) for first, second in zip(j, k, strict=True))
+            self._known_near[n_agents] = nodes, leaves
+        return self._known_near[n_agents]
+
+    @cached_property
+    def _known_near(self) -> dict[int, tuple[Bools, Bools]]:
+        return {}
 
     def _one(self, table: Floats) -> Floats:
         """Return (pairs,) the sums of the trees at one row, without compiled code."""
@@ -289,8 +319,8 @@ def _rounded_down(cut: Floats) -> Floats:
     return np.where(near > cut, np.nextafter(near, np.float32(-np.inf)), near)
 
 
-def _reached(packed: Packed, feature: int, most: int) -> Bools:
-    """Return (leaves, most) whether a value 0, ..., most - 1 of a feature can lead to each leaf, all levels at once."""
+def _reached(packed: Packed, feature: int, most: int) -> tuple[Bools, Bools]:
+    """Return (nodes, most) and (leaves, most) whether a value 0, ..., most - 1 of a feature can lead there."""
     nodes, leaf = packed.nodes, np.ones((len(packed.values), most), bool)
     inside = np.ones((len(nodes), most), bool)
     goes = {"left": inside.copy(), "right": inside.copy()}
@@ -306,7 +336,7 @@ def _reached(packed: Packed, feature: int, most: int) -> Bools:
             inside[child[inner]], leaf[~child[~inner]] = reach[inner], reach[~inner]
             below.append(child[inner])
         level = np.concatenate(below)
-    return leaf
+    return inside, leaf
 
 
 def goes_left(nodes: Array, values: Floats, words: Ints) -> Bools:

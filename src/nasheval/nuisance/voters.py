@@ -197,6 +197,11 @@ class VoterModels:
                 total[:, block.columns] = sum(self._menus(X, fold, block) for fold in folds)
         return total
 
+    def are_duels(self, probes: Probes) -> bool:
+        """Tell whether each column is what voters say of two agents, all of them asked one question."""
+        one = len(probes.blocks) == 1 and probes.is_plain
+        return one and len(probes.blocks[0].agents) == 2 and is_duel(self.questions[probes.blocks[0].question], 2)
+
     def electorate(self, X: Features, folds: range) -> Electorate:
         """Return the voters of some folds at n contexts."""
         stack, weight, tie = self._stacks(folds)

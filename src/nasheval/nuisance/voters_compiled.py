@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from nasheval.arrays import Floats, Ints
+from nasheval.arrays import Bools, Floats, Ints
 from nasheval.game.compiled import compiled
 from nasheval.game.compiled import spread as spread
 
@@ -67,3 +67,43 @@ def add_duels(s: Floats, nu: float, bad: float, share: float, runs: Ints, mean: 
             other = others[t]
             loss = other * other
             out[t] += share * ((square - loss) / (((square + loss) + nu * (one * other)) + bad))
+
+
+@compiled
+def duel_agents(
+    start: int, stop: int, s: Floats, nu: Floats, bad: Floats, weight: Floats, row: Ints, agent: Ints, total: Floats
+) -> None:
+    """Write what voters say of agent[i] against every agent, at the context row[i], into total (m, K)."""
+    folds, members, _, voters, K = s.shape
+    mean, run = np.empty(K, np.float32), np.zeros((1, 4), np.int64)
+    run[0, 3] = K
+    for i in range(start, stop):
+        g, run[0, 1] = row[i], agent[i]
+        total[i] = 0.0
+        for f in range(folds):
+            mean[:] = 0.0
+            for m in range(members):
+                for v in range(voters):
+                    share = weight[f, m, v]
+                    if share > 0.0:
+                        add_duels(s[f, m, g, v], nu[f, m, g, v], bad[f, m, g, v], share, run, mean)
+            for k in range(K):
+                total[i, k] += mean[k]
+
+
+@compiled
+def favour(start: int, stop: int, s: Floats, weight: Floats, up: Bools, favourite: Ints) -> None:
+    """Write who of the agents up wins most often against one in the middle of each voter's utilities."""
+    folds, members, _, voters, K = s.shape
+    score = np.empty(K, np.float32)
+    for g in range(start, stop):
+        for k in range(K):
+            score[k] = 0.0 if up[k] else -np.inf
+        for f in range(folds):
+            for m in range(members):
+                for v in range(voters):
+                    share, own = weight[f, m, v], s[f, m, g, v]
+                    for k in range(K if share > 0.0 else 0):
+                        square = own[k] * own[k]
+                        score[k] += share * (square / (square + np.float32(1.0)))
+        favourite[g] = score.argmax()

@@ -17,7 +17,7 @@ from functools import cached_property
 
 import numpy as np
 
-from nasheval.arrays import Floats, Ints, offsets_of
+from nasheval.arrays import Bools, Floats, Ints, offsets_of
 
 _COMPILED = "nasheval.nuisance.voters_compiled"
 LARGEST = 40.0  # of log s around the middle of the utilities: s^2 stays a normal number
@@ -102,6 +102,23 @@ class Electorate:
         work = _COST * self.weight.size * len(pairs.column)
         spread(duel_contexts, n, work, self.s, nu, bad, self.weight, pairs.runs, pairs.place, total)
         return total
+
+    def of_agents(self, rows: Ints, agents: Ints, nu: Floats, bad: Floats) -> Floats:
+        """Return (m, K) what `duels` would say of agents[i] against every agent, at the context rows[i]."""
+        from nasheval.nuisance.voters_compiled import duel_agents, spread
+
+        total = np.empty((len(rows), self.s.shape[-1]))
+        work = _COST * self.weight.size * total.shape[1]
+        spread(duel_agents, len(rows), work, self.s, nu, bad, self.weight, rows, agents, total)
+        return total
+
+    def favourites(self, up: Bools) -> Ints:
+        """Return (n,) who of some agents, (K,), wins most often against one in the middle of each voter's utilities."""
+        from nasheval.nuisance.voters_compiled import favour, spread
+
+        favourite = np.empty(self.s.shape[2], np.int64)
+        spread(favour, len(favourite), 2.0 * self.weight.size * len(up), self.s, self.weight, up, favourite)
+        return favourite
 
     def _in_numpy(self, pairs: Pairs, nu: Floats, bad: Floats) -> Floats:
         folds, agents = len(self.s), self.s.shape[-1]

@@ -84,6 +84,11 @@ class Probes:
         pooling = self._pooling
         return answers if pooling is None else np.asarray(answers @ pooling, answers.dtype)
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether each pair of its menus is a column of its own, in order."""
+        return self._pooling is None
+
     @cached_property
     def _pooling(self) -> csr_array | None:
         """The weights; None, too, where each pair is a column of its own, in order."""

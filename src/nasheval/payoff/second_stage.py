@@ -31,6 +31,7 @@ from nasheval.payoff.surfaces import (
 if TYPE_CHECKING:  # what only fitting needs is imported there: answering starts in half the time
     from nasheval.nuisance.tuning import Problem
     from nasheval.payoff.pseudo import PseudoOutcomes
+    from nasheval.payoff.rows import RowModel
     from nasheval.payoff.strengths import Strength
 
 SECOND_STAGES: tuple[SecondStage, ...] = get_args(SecondStage)
@@ -134,7 +135,14 @@ class PayoffModel:
         return np.asarray(self.status == SEEN)
 
     @cached_property
-    def _strengths(self) -> Floats:
+    def by_rows(self) -> RowModel | None:
+        """The same games, of which single rows can be asked for; None where the pairs of a game are made together."""
+        from nasheval.payoff.rows import RowModel
+
+        return RowModel.of(self)
+
+    @cached_property
+    def strengths(self) -> Floats:
         """(n_pairs,) how strongly each pair is corrected."""
         return np.zeros(len(self.status)) if self.strength is None else self.strength.of_pairs(len(self.status))
 
@@ -180,10 +188,10 @@ class PayoffModel:
             return
         h, pairs = self.surface.values(X), self.surface.pairs
         if pairs is None:
-            h *= self._strengths
+            h *= self.strengths
             payoffs += h
         else:
-            h *= self._strengths[pairs]
+            h *= self.strengths[pairs]
             payoffs[:, pairs] += h
 
     def _pairs(self, X: Features) -> Floats:

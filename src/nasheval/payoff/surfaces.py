@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, runtime_checkable
 
 import numpy as np
 
-from nasheval.arrays import Bools, Floats, Ints, n_pairs
+from nasheval.arrays import Bools, Floats, Ints, n_pairs, offsets_of, runs
 from nasheval.boosting import Bins, begin, binned, complete, freed, grow, take
 from nasheval.engine import run_threads
 from nasheval.forests.forest import Forest
@@ -163,6 +163,35 @@ class SharedSurface:
                 own = self.model.predict(table, num_threads=1)
             values[chunk] = np.where(self.known[pairs[chunk]], own, 0.0)
         return values
+
+    @property
+    def is_grown(self) -> bool:
+        """Whether its model will not grow any more."""
+        return isinstance(self.model, Forest)
+
+    def of_agents(self, X: Features, rows: Ints, agents: Ints) -> tuple[Ints, Ints, Ints, Floats]:
+        """Return the values of all pairs that it knows of agents[i] at rows[i] of X, seen from that agent.
+
+        These are one after another: i, the other agent, the pair, and the value, which changes its sign where the agent
+        is the pair's second. Its model is one that is grown.
+        """
+        assert self._at_pairs is not None
+        offsets, places, others, pairs, signs = self._meetings
+        sizes = np.diff(offsets)[agents]
+        values = self._at_pairs.of_agents(X.trees, rows, agents, offsets, places)
+        at = runs(offsets[agents], sizes)
+        return np.repeat(np.arange(len(rows)), sizes), others[at], pairs[at], values * signs[at]
+
+    @cached_property
+    def _meetings(self) -> tuple[Ints, Ints, Ints, Ints, Floats]:
+        """Where the pairs of each agent begin, (K + 1,); their places in `pairs`, other agents, numbers and signs."""
+        known = np.flatnonzero(self.known)
+        j, k = (agents[known] for agents in np.triu_indices(self.n_agents, 1))
+        agent, other = np.concatenate([j, k]), np.concatenate([k, j])
+        order = np.argsort(agent, kind="stable")
+        place = order % max(1, len(known))
+        offsets = offsets_of(np.bincount(agent, minlength=self.n_agents)).astype(np.int64)
+        return offsets, place, other[order], known[place], np.where(order < len(known), 1.0, -1.0)
 
     @cached_property
     def pairs(self) -> Ints | None:

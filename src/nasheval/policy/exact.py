@@ -14,6 +14,7 @@ from nasheval.contexts.table import as_table
 from nasheval.game.checks import games_of
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
+from nasheval.game.single import PIVOT_UP_TO, UNIT
 from nasheval.game.solver import lotteries, lottery
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.on_card import card_rows, games_on_card
@@ -22,6 +23,7 @@ from nasheval.policy.base import available, chunk_of
 from nasheval.policy.terms import AnyCosts, Terms
 
 if TYPE_CHECKING:
+    from nasheval.payoff.rows import RowModel
     from nasheval.payoff.stage1 import Stage1
 
 
@@ -80,18 +82,36 @@ class ExactEquilibria:
             omega: regulariser of these n games, with costs and budget.
             up: (K,) the available agents.
         """
-        if len(X) == 1 and isinstance(omega, L2) and up.all():
+        if len(X) == 1 and isinstance(omega, L2) and up.all() and len(up) <= PIVOT_UP_TO:
             pairs = self.payoff.predict_pairs(X)
             answer = lottery(pairs, len(up), omega.rho)
             return lotteries(games_of(pairs, len(up)), omega, up) if answer is None else answer
-        answers, step, first = np.empty((len(X), len(up))), chunk_of(len(up)), 0
+        by_rows, first = self._by_rows(omega, up), 0
+        answers, step = np.empty((len(X), len(up))), chunk_of(len(up)) if by_rows is None else by_rows.step
         for part in card_rows(self.device, len(X), len(up)):
             own, first = omega.at(np.arange(part.start, part.stop)), part.stop
             answers[part] = self._on_card(X[part], own, up)
         for start in range(first, len(X), step):
             rows = np.arange(start, min(start + step, len(X)))
             chunk = X if len(rows) == len(X) else X[rows]
-            answers[rows] = lotteries(self.payoff.predict(chunk), omega.at(rows), up)
+            if by_rows is None or not isinstance(omega, L2):
+                answers[rows] = lotteries(self.payoff.predict(chunk), omega.at(rows), up)
+            else:
+                answers[rows] = self._from_rows(by_rows, chunk, omega, up)
+        return answers
+
+    def _by_rows(self, omega: Regularizer, up: Bools) -> RowModel | None:
+        """Return the games row by row, where lotteries of this kind need no more."""
+        many = isinstance(omega, L2) and 0 < omega.rho <= UNIT[1] and up.sum() > PIVOT_UP_TO
+        return self.payoff.by_rows if many else None
+
+    def _from_rows(self, by_rows: RowModel, X: Features, omega: L2, up: Bools) -> Floats:
+        """Return (n, K) lotteries; games that many agents play are made as a whole."""
+        answers, certified = by_rows.lotteries(X, omega.rho, up)
+        left, step = np.flatnonzero(~certified), chunk_of(len(up))
+        for start in range(0, len(left), step):
+            rows = left[start : start + step]
+            answers[rows] = lotteries(self.payoff.predict(X[rows]), omega, up)
         return answers
 
     def _on_card(self, X: Features, omega: Regularizer, up: Bools) -> Floats:

@@ -9,6 +9,7 @@ import numpy as np
 
 from nasheval.forests.forest import forest_of_trees
 from nasheval.forests.packed import AtPairs, Packed
+from nasheval.game.by_rows import lotteries_by_rows
 from nasheval.game.checks import games_of
 from nasheval.game.regularizers import L2, Entropy
 from nasheval.game.single import PIVOT_UP_TO
@@ -30,6 +31,8 @@ def warm() -> None:
     ones = np.ones((1, 1, 2, 1), np.float32)
     voters = Electorate.of(np.ones((1, 1, 2, 1, 2), np.float32), ones[:, :, 0], ones, ones[0])
     voters.duels(Pairs(np.arange(1), np.zeros(1, np.int64), np.ones(1, np.int64)), ones, ones)
+    first = voters.favourites(np.ones(2, bool))
+    lotteries_by_rows(lambda games, agents: voters.of_agents(games, agents, ones, ones), first, 2, 1e-3)
     zero, two = np.zeros(1, np.int64), np.array([[0], [1]])
     table = Table(Question(2, 0, Kind.DUEL, 0, 2), two, two, two, (), zero, np.ones(1), zero, zero, zero)
     parts = Parts(*(np.ones(shape, np.float32) for shape in ((1, 1, 1), (1, 5, 1), (1, 2, 1), (1, 1), (1, 2), (1, 1))))
@@ -50,7 +53,9 @@ def _walk() -> None:
     packed, table, one = Packed.of([trees, 0.5]), np.zeros((2, 3), np.float32), np.zeros(1, np.int64)
     packed.predict(table)
     packed.cells(table, one, one)
-    AtPairs.of(trees, one, one + 1).predict(table[:, :1], np.empty((2, 1)))
+    pairs = AtPairs.of(trees, one, one + 1)
+    pairs.predict(table[:, :1], np.empty((2, 1)))
+    pairs.of_agents(table[:, :1], one, one, np.array([0, 1, 2]), np.zeros(2, np.int64))
 
 
 if __name__ == "__main__":

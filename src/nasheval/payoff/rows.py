@@ -1,0 +1,142 @@
+"""A(x) row by row: the payoffs of some agents against all, for games of many agents of whom few play.
+
+Voters say of two agents what they say, whoever else there is; so where every pair is a duel, the payoffs of one agent
+cost one in K of those of all. They have the bits that `PayoffModel.predict` gives.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nasheval.arrays import Bools, Floats, Ints
+from nasheval.engine import one_thread
+from nasheval.feedback.links import BRIDGED
+from nasheval.nuisance.learners import Features
+from nasheval.payoff.bridging import VoterBridge
+from nasheval.payoff.surfaces import SharedSurface
+
+if TYPE_CHECKING:
+    from nasheval.nuisance.voters import VoterModels
+    from nasheval.nuisance.voters_duels import Electorate
+    from nasheval.nuisance.voters_probes import Block, Probes
+    from nasheval.payoff.second_stage import PayoffModel
+
+_CELLS = 1 << 21  # utilities held at a time
+_CONTEXTS = 64, 1024  # at a time, at least and at most
+
+
+@dataclass(frozen=True, eq=False)
+class RowModel:
+    """A payoff model whose rows can be asked for.
+
+    Args:
+        payoff: the model.
+        voters: those who say its pairs.
+        block: how they are asked.
+        alive: (K, K) the pairs that have a payoff; the others are 0.
+    """
+
+    payoff: PayoffModel
+    voters: VoterModels
+    block: Block
+    alive: Bools
+
+    @staticmethod
+    def of(payoff: PayoffModel) -> RowModel | None:
+        """Return the rows of a payoff model; None where its pairs are not all duels, or are changed together."""
+        from nasheval.nuisance.voters import VoterModels
+
+        plugin, surface, bridge = payoff.plugin, payoff.surface, payoff.bridge
+        if plugin is None or not isinstance(voters := plugin.outcome_models, VoterModels):
+            return None
+        if payoff.style is not None or payoff.added is not None or plugin.aggregation.single is None:
+            return None
+        if surface is not None and not (isinstance(surface, SharedSurface) and surface.is_grown):
+            return None
+        blocks = [_duels(voters, voters.probes)]
+        if isinstance(bridge, VoterBridge) and bridge.models is voters:
+            blocks.append(_duels(voters, bridge.probes))
+        elif bridge is not None:
+            return None
+        [first, *others] = blocks
+        if first is None or any(block is None or block.question != first.question for block in others):
+            return None
+        if not np.array_equal(voters.probes.menus.columns.pair, plugin.aggregation.pair):
+            return None
+        alive = payoff.covered if bridge is None else payoff.covered | (payoff.status == BRIDGED)
+        square = np.zeros((payoff.n_agents, payoff.n_agents), bool)
+        square[np.triu_indices(payoff.n_agents, 1)] = alive
+        return RowModel(payoff, voters, first, square | square.T)
+
+    @property
+    def step(self) -> int:
+        """How many contexts to ask about at a time: a power of two."""
+        cells = self.voters.shape.outputs * len(self.voters.n_voters) * self.voters.parameters["pooled"].shape[1]
+        least, most = _CONTEXTS
+        return max(least, min(most, 1 << (max(1, _CELLS // cells).bit_length() - 1)))
+
+    def lotteries(self, X: Features, rho: float, up: Bools) -> tuple[Floats, Bools]:
+        """Return (n, K) lotteries of L2 games among the agents up, (K,), and which are certified; others are left open.
+
+        Args:
+            rho: above 0.
+        """
+        from nasheval.game.by_rows import lotteries_by_rows
+
+        games, agents, lotteries = self.at(X), np.flatnonzero(up), np.zeros((len(X), len(up)))
+        ask = games if up.all() else lambda contexts, named: games(contexts, agents[named])[:, up]
+        first = np.searchsorted(agents, games.favourites(up))
+        lotteries[:, up], certified = lotteries_by_rows(ask, first, len(agents), rho)
+        return lotteries, certified
+
+    def at(self, X: Features) -> GameRows:
+        """Return the games at n contexts."""
+        folds = range(len(self.voters.n_voters))
+        with one_thread() if len(X) > 1 else nullcontext():  # one row is not shared out
+            electorate = self.voters.electorate(X, folds)
+        return GameRows(self, X, electorate, *self.voters.tie_weights(electorate, folds, self.block))
+
+
+@dataclass(frozen=True, eq=False)
+class GameRows:
+    """The games at n contexts, row by row.
+
+    Args:
+        model: whose games.
+        X: the contexts.
+        voters: the voters there.
+        nu, bad: their weights of ties and of both-bad answers.
+    """
+
+    model: RowModel
+    X: Features
+    voters: Electorate
+    nu: Floats
+    bad: Floats
+
+    def favourites(self, up: Bools) -> Ints:
+        """Return (n,) whose rows to ask for first, of the agents up."""
+        return self.voters.favourites(up)
+
+    def __call__(self, contexts: Ints, agents: Ints) -> Floats:
+        """Return (m, K) the payoffs of agents[i] against every agent, at contexts[i]."""
+        payoff = self.model.payoff
+        rows = self.voters.of_agents(contexts, agents, self.nu, self.bad)
+        rows /= len(self.voters.s)
+        np.minimum(np.maximum(rows, -1.0, out=rows), 1.0, out=rows)
+        if isinstance(payoff.surface, SharedSurface):
+            row, other, pair, values = payoff.surface.of_agents(self.X, contexts, agents)
+            values *= payoff.strengths[pair]
+            values += rows[row, other]
+            rows[row, other] = np.minimum(np.maximum(values, -1.0, out=values), 1.0, out=values)
+        rows *= self.model.alive[agents]
+        return rows
+
+
+def _duels(voters: VoterModels, probes: Probes) -> Block | None:
+    """Return the one block of duels that makes all columns; None where there are others."""
+    return probes.blocks[0] if voters.are_duels(probes) else None

@@ -1,0 +1,167 @@
+"""A(x) row by row: the bits of the whole game, where it can be asked for that way, and only there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import nasheval as ne
+from nasheval.feedback import partition
+from nasheval.feedback.log import Feedback
+from nasheval.game.costs import LinearCost
+from nasheval.game.regularizers import L2, Entropy
+from nasheval.game.solver import solve
+from nasheval.nuisance.learners import Features
+from nasheval.nuisance.sklearn_models import Intercept
+from nasheval.payoff.stage1 import fit_stage1
+from nasheval.payoff.strengths import Strength
+from nasheval.payoff.surfaces import Boosting, PairSurface, fit_shared
+from nasheval.policy import exact
+from nasheval.policy.exact import ExactPolicy
+
+from .test_bridging import VOTERS, duels
+
+ALL = {(0, 1): 60, (0, 2): 60, (1, 2): 60, (0, 3): 60, (1, 3): 60, (2, 3): 60}
+STAR = {(0, 1): 60, (0, 2): 60, (0, 3): 60}
+APART = {(0, 1): 60, (2, 3): 60}  # nothing connects the two pairs
+
+
+def fitted(counts, **options):
+    return fit_stage1(duels(counts, 4), **{"outcome": VOTERS, "second_stage": "none", "folds": 2, **options})
+
+
+def corrected(stage1, known):
+    """The game with a shared correction of some pairs, large enough that payoffs are cut off at one."""
+    rng, X = np.random.default_rng(1), Features.of(stage1.encoder, stage1.log.contexts)
+    labels = rng.normal(size=(len(X), 6)) + 2 * np.sign(X.network[:, :1])
+    surface = fit_shared(X, labels, known, Boosting(trees=30, leaves=12, least=5, rate=0.3), 4)
+    strength = Strength(0.5, 0.0, 0.0, 0.5, "shared", 30, per_pair=tuple(np.where(known, rng.uniform(0.3, 1, 6), 0)))
+    payoff = replace(stage1.payoff, surface=surface, strength=strength)
+    return replace(stage1, payoff=payoff)
+
+
+def forms():
+    whole = fitted(ALL)
+    some = np.array([True, False, True, True, False, True])
+    return {
+        "plug-in": whole,
+        "bridged": fitted(STAR),
+        "ties for unseen pairs": fitted(STAR, unseen="tie"),
+        "unknown pairs": fitted(APART),
+        "corrected": corrected(whole, some),
+        "corrected everywhere": corrected(whole, np.ones(6, bool)),
+        "bridged and corrected": corrected(fitted(STAR), np.array([True, True, True, False, False, False])),
+    }
+
+
+@pytest.mark.parametrize("form", forms())
+def test_rows_have_the_bits_of_the_whole_game(form):
+    stage1 = forms()[form]
+    X = Features.of(stage1.encoder, stage1.log.contexts)
+    games, rows = stage1.payoff.predict(X), stage1.payoff.by_rows.at(X)
+    context, agent = (each.ravel() for each in np.meshgrid(np.arange(len(X)), np.arange(4), indexing="ij"))
+    np.testing.assert_array_equal(rows(context, agent), games[context, agent])
+    order = np.random.default_rng(0).permutation(len(context))[:50]  # any of them, in any order
+    np.testing.assert_array_equal(rows(context[order], agent[order]), games[context[order], agent[order]])
+    if "corrected" in form:
+        assert (np.abs(games) == 1).any()
+        assert not np.array_equal(games, fitted(ALL).payoff.predict(X))
+
+
+def test_games_whose_pairs_are_made_together_have_no_rows():
+    ballots = [partition.ranking(np.random.default_rng(i).permutation(list("abcd")).tolist()) for i in range(60)]
+    rankings = Feedback.from_partitions([{"x": float(i)} for i in range(60)], ballots, agents=list("abcd"))
+    top = [partition.top(b, "abcd") for b in "abcd" * 15]
+    tops = Feedback.from_partitions([{"x": float(i)} for i in range(60)], top, agents=list("abcd"))
+    whole = fitted(ALL)
+    none = PairSurface.of([0.0] * 6)
+    others = [
+        fitted(ALL, outcome=Intercept()),
+        fitted(ALL, second_stage="shared", boosting=Boosting(trees=3, least=5)),
+        fit_stage1(tops, outcome=VOTERS, second_stage="none", folds=2),
+        replace(whole, payoff=replace(whole.payoff, surface=none, strength=Strength(1, 0, 0, 1, "per-pair", 1))),
+    ]
+    assert [stage1.payoff.by_rows for stage1 in others] == [None] * 4
+    for log in (rankings, tops):
+        stage1 = fit_stage1(log, outcome=VOTERS, second_stage="none", folds=2)
+        rows, X = stage1.payoff.by_rows, Features.of(stage1.encoder, log.contexts)
+        if rows is not None:  # an order of agents does not depend on who else was there
+            contexts = np.arange(len(X))
+            for agent in range(4):
+                row = rows.at(X)(contexts, np.full(len(X), agent))
+                np.testing.assert_array_equal(row, stage1.payoff.predict(X)[:, agent])
+
+
+@pytest.mark.parametrize("form", forms())
+def test_lotteries_are_those_of_the_games(form, monkeypatch):
+    monkeypatch.setattr(exact, "PIVOT_UP_TO", 3)
+    stage1, asked = forms()[form], []
+    contexts = stage1.log.contexts
+    monkeypatch.setattr(exact.ExactEquilibria, "_from_rows", spied(exact.ExactEquilibria._from_rows, asked))
+    for rho in (1e-3, 0.3):
+        found = ExactPolicy(L2(rho)).fit(stage1).predict_proba(contexts)
+        whole = solve(stage1.payoffs(contexts), regularizer=L2(rho)).strategy
+        np.testing.assert_allclose(found, whole, atol=1e-14)  # so few agents are pivoted, which rounds otherwise
+        one = ExactPolicy(L2(rho)).fit(stage1).predict_proba(contexts.slice(3, 1))
+        np.testing.assert_allclose(one[0], found[3], atol=1e-4)
+    assert len(asked) == 4
+    monkeypatch.setattr(exact, "PIVOT_UP_TO", 2)
+    some = ExactPolicy(L2(0.1)).fit(stage1).predict_proba(contexts, agents=["a", "c", "d"])
+    up = np.array([True, False, True, True])
+    whole = solve(stage1.payoffs(contexts), regularizer=L2(0.1), available=up).strategy
+    np.testing.assert_allclose(some, whole, atol=1e-14)
+    assert len(asked) == 5
+
+
+def test_other_games_are_made_as_a_whole(monkeypatch):
+    """Costs, budgets, entropy, no regulariser, a large one, and few agents up."""
+    monkeypatch.setattr(exact, "PIVOT_UP_TO", 3)
+    stage1, asked = fitted(ALL), []
+    monkeypatch.setattr(exact.ExactEquilibria, "_from_rows", spied(exact.ExactEquilibria._from_rows, asked))
+    costs = dict(zip("abcd", (1.0, 2.0, 3.0, 4.0), strict=True))
+    for policy in (
+        ExactPolicy(Entropy(0.1)),
+        ExactPolicy(L2(0.0)),
+        ExactPolicy(L2(9.0)),
+        ExactPolicy(LinearCost(L2(0.1), np.arange(4.0))),
+        ExactPolicy(costs=costs, cost_weight=0.1),
+        ExactPolicy(costs=costs, budget=2.0),
+    ):
+        policy.fit(stage1).predict_proba(stage1.log.contexts)
+    few = ExactPolicy().fit(stage1).predict_proba(stage1.log.contexts, agents=["a", "c"])
+    assert not asked
+    assert (few[:, [1, 3]] == 0).all()
+
+
+def test_a_model_of_many_agents_answers_by_rows(tmp_path):
+    """From a log of 60 agents to lotteries, in a loaded model and its router too."""
+    rng = np.random.default_rng(0)
+    names = [f"m{a:02d}" for a in range(60)]
+    skill, x = rng.normal(size=60), rng.normal(size=3000)
+    j, k = np.array([rng.choice(60, 2, replace=False) for _ in range(3000)]).T
+    wins = rng.random(3000) < 1 / (1 + np.exp(skill[k] - skill[j] - x * np.sign(skill[j] - skill[k])))
+    votes = [
+        {"model_a": names[a], "model_b": names[b], "winner": "model_a" if won else "model_b", "x": value}
+        for a, b, won, value in zip(j, k, wins, x, strict=True)
+    ]
+    log = ne.read_votes(votes, context=["x"])
+    model = ne.NashEval(outcome=VOTERS, verbose=False, folds=2).fit(log)
+    model.save(tmp_path / "model")
+    contexts = [{"x": float(value)} for value in np.linspace(-2, 2, 70)]
+    expected = solve(model.payoff(contexts)).strategy
+    loaded = ne.load(tmp_path / "model")
+    found = loaded.predict_proba(contexts)
+    np.testing.assert_allclose(found, expected, atol=1e-4)
+    router = loaded.router()
+    for context in contexts[::10]:
+        np.testing.assert_array_equal(router(context), loaded.predict_proba([context])[0])
+
+
+def spied(method, calls):
+    def spy(self, *arguments):
+        calls.append(arguments)
+        return method(self, *arguments)
+
+    return spy
