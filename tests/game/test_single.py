@@ -156,10 +156,10 @@ def test_one_call_answers_degenerate_games_as_many_or_not_at_all(name):
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(2, 7), st.integers(0, 2**32 - 1), st.sampled_from([0.0, 1e-3, 1.0]), st.floats(1e-6, 1e6))
-def test_games_of_another_scale_are_left_to_the_solver_of_many(K, seed, rho, scale):
+def test_games_of_any_scale_have_the_same_bits(K, seed, rho, scale):
     A = np.random.default_rng(seed).normal(size=(K, K))
     A = (A - A.T) / np.abs(A - A.T).max() * scale
-    assert _as_of_many(A, rho) == (0.25 <= max(np.abs(A).max(), rho) <= 4)
+    assert _as_of_many(A, rho)
 
 
 def test_large_games_and_one_agent_are_left_to_the_solver_of_many():

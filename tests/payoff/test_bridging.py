@@ -189,8 +189,8 @@ def test_voters_are_asked_once_for_seen_and_bridged_pairs(monkeypatch, n):
     payoff, X = stage1.payoff, stage1.nuisances.X[:n]
     expected = payoff.plugin.predict(X)
     expected[:, payoff.bridge.pairs] = payoff.bridge.predict(X, expected)
-    calls, forward = [], Stack.forward
-    monkeypatch.setattr(Stack, "forward", lambda self, x: calls.append(len(x)) or forward(self, x))
+    calls, outputs = [], Stack.outputs
+    monkeypatch.setattr(Stack, "outputs", lambda self, x: calls.append(len(x)) or outputs(self, x))
     np.testing.assert_array_equal(payoff.predict_pairs(X), expected)
     assert calls == [n]
 

@@ -16,7 +16,8 @@ from nasheval.game.solver import lottery, solve
 from nasheval.nuisance.columns import ColumnModels
 from nasheval.nuisance.learners import Features
 from nasheval.nuisance.voters import Voters
-from nasheval.nuisance.voters_compiled import duel_agents, duel_contexts, favour
+from nasheval.nuisance.voters_compiled import duel_agents, duel_contexts, favour, halves_of_one
+from nasheval.payoff.duel_game import duel_lottery
 from nasheval.payoff.stage1 import fit_stage1
 from nasheval.payoff.surfaces import SharedSurface
 from nasheval.policy.warming import warm
@@ -28,7 +29,7 @@ def test_after_warming_nothing_is_left_to_compile():
     warm()
     kernels = (
         *(pivot_games, grow_games, grow_by_rows, interior_games, one_game),
-        *(walk, walk_means, walk_pairs, walk_agents, duel_contexts, duel_agents, favour),
+        *(walk, walk_means, walk_pairs, walk_agents, duel_contexts, duel_agents, favour, halves_of_one, duel_lottery),
     )
     before = [kernel.signatures for kernel in kernels]
     assert all(before)
@@ -55,6 +56,8 @@ def test_after_warming_nothing_is_left_to_compile():
     voters = Voters(voters=2, hidden=(8,), epochs=2, weight_decay=0.3, members=1)
     log = duels([("a", "b", "a"), ("b", "c", "c"), ("a", "b", "b")] * 20)
     model = fit_stage1(log, outcome=voters, second_stage="none", folds=2)
-    model.payoff.by_rows.lotteries(Features.of(model.encoder, log.contexts), 1e-3, np.ones(3, bool))
+    X = Features.of(model.encoder, log.contexts)
+    model.payoff.duels.lotteries(X, 1e-3, np.ones(3, bool))
+    assert model.payoff.duels.lottery(X[:1], 1e-3) is not None
     assert lottery(np.linspace(-1, 1, 10)[None], 5, 1e-3) is not None
     assert [kernel.signatures for kernel in kernels] == before

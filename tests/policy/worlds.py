@@ -16,6 +16,8 @@ from .hand import NAMES
 class KnownPayoff:
     """A payoff model from a function of (n, d) numbers to payoffs (n, K, K)."""
 
+    duels = None  # nobody says its pairs
+
     def __init__(self, function, K):
         self.function, self.K = function, K
         self.covered = np.ones(K * (K - 1) // 2, bool)

@@ -273,6 +273,19 @@ def test_pages_of_others_may_not_call_it(served):
     )
     asks["origin"] = "https://arena.example"
     assert client.options("/v1/route", headers=asks).headers["access-control-allow-origin"] == asks["origin"]
+    answer = client.post("/v1/route", json={}, headers={"origin": asks["origin"]})  # not past those who say so
+    assert answer.headers["access-control-allow-origin"] == asks["origin"]
+
+
+def test_the_short_cut_answers_what_is_asked_most_and_nothing_else(client):
+    short_cut = client.app.short_cut
+    taken = [
+        path for path, method in routes(client) if short_cut.answers({"type": "http", "method": method, "path": path})
+    ]
+    assert taken == ["/v1/route"]
+    for scope in ({"method": "GET", "path": "/v1/route"}, {"method": "POST", "path": "/v1/route/"}):
+        assert not short_cut.answers({"type": "http", **scope})
+    assert not short_cut.answers({"type": "lifespan"})
 
 
 def test_by_default_no_page_may_call_it(client):

@@ -26,7 +26,7 @@ from nasheval.game.costs import (
 )
 from nasheval.game.gaps import composed, gap_at, residual_at
 from nasheval.game.regularizers import L2, Entropy, Regularizer
-from nasheval.game.single import LARGEST_GAP, PIVOT_UP_TO, UNIT, equilibrium, solvers_are_loaded, tidied
+from nasheval.game.single import LARGEST_GAP, PIVOT_UP_TO, equilibrium, solvers_are_loaded, tidied
 
 # Lotteries (m, K), the steps each took (m,), and the price of spend (m,) where a budget sets one.
 _Equilibria: TypeAlias = "tuple[Floats, Ints, Floats | None]"
@@ -96,7 +96,7 @@ def lotteries(A: Floats, omega: Regularizer, up: Bools) -> Floats:
 def lottery(pairs: Floats, K: int, rho: float) -> Floats | None:
     """Return the lottery (1, K) of one game in a single compiled call, bit for bit that of `lotteries`.
 
-    None where the compiled solvers are not loaded, the game is large or not of unit scale, or nothing is certified.
+    None where the compiled solvers are not loaded, the game is large, or nothing is certified.
 
     Args:
         pairs: (1, n_pairs) A_jk of the pairs j < k.
@@ -105,9 +105,8 @@ def lottery(pairs: Floats, K: int, rho: float) -> Floats | None:
         return None
     from nasheval.game.one import one_game
 
-    x, largest, gap = one_game(pairs, K, float(rho))
-    of_unit_scale = UNIT[0] <= max(largest, rho) <= UNIT[1]
-    return x if of_unit_scale and abs(gap) <= LARGEST_GAP * (largest + rho) else None
+    x, certified = one_game(pairs, K, float(rho))
+    return x if certified else None
 
 
 def _among(A: Floats, omega: Regularizer, up: Bools) -> Solution:

@@ -21,7 +21,7 @@ from nasheval.errors import InputError
 from nasheval.feedback.log import Feedback
 from nasheval.feedback.menus import MenuCatalogue
 from nasheval.nuisance.learners import Effort, Features, picked
-from nasheval.nuisance.voters_duels import Electorate
+from nasheval.nuisance.voters_duels import Electorate, is_compiled
 from nasheval.nuisance.voters_margins import is_duel, margins, menu_tie_weight, stands_for_menus, tie_weights
 from nasheval.nuisance.voters_network import Shape, Stack, forward_one
 from nasheval.nuisance.voters_plan import FEW, Workshop, batch_for, epochs_for, hidden_for
@@ -204,8 +204,10 @@ class VoterModels:
 
     def electorate(self, X: Features, folds: range) -> Electorate:
         """Return the voters of some folds at n contexts."""
-        stack, weight, tie = self._stacks(folds)
-        u, lean = stack.forward(np.ascontiguousarray(X.network, np.float32))
+        (stack, weight, tie), x = self._stacks(folds), np.ascontiguousarray(X.network, np.float32)
+        if len(x) == 1 and is_compiled():
+            return Electorate.of_one(stack.outputs(x), stack.taste, stack.lean, weight, tie)
+        u, lean = stack.forward(x)
         members = weight.shape[1]
         u, lean = (values.reshape(len(folds), members, *values.shape[1:]) for values in (u, lean))
         return Electorate.of(u, weight, lean, tie)

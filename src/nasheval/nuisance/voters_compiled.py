@@ -31,6 +31,29 @@ def centre(u: Floats, middle: Floats, most: float) -> None:
 
 
 @compiled
+def halves_of_one(
+    out: Floats, taste: Floats, lean: Floats, most: float, u: Floats, middle: Floats, leaning: Floats
+) -> None:
+    """Write what `Stack.forward` and `centre` make of the outputs at one context, (models, 1, V K + 1).
+
+    Args:
+        taste, lean: of `Stack`.
+        u, middle, leaning: (F, M, 1, V, K), (F, M, 1, V) and (F, M, 1, V), for F M models.
+    """
+    folds, members, _, voters, K = u.shape
+    for f in range(folds):
+        for m in range(members):
+            model = f * members + m
+            said = out[model, 0]
+            for v in range(voters):
+                own, shared = u[f, m, 0, v], taste[model, 0, v]
+                for k in range(K):
+                    own[k] = said[v * K + k] + shared[k]
+                leaning[f, m, 0, v] = said[voters * K] + lean[model, 0, v]
+            centre(u[f, m, 0], middle[f, m, 0], most)
+
+
+@compiled
 def duel_contexts(
     start: int, stop: int, s: Floats, nu: Floats, bad: Floats, weight: Floats, runs: Ints, place: Ints, total: Floats
 ) -> None:

@@ -25,6 +25,11 @@ _COST = 6.0  # operations of one margin, roughly
 _GAP = 8  # margins that take as long as a new run: shorter gaps in a run are filled
 
 
+def is_compiled() -> bool:
+    """Tell whether the compiled form is loaded."""
+    return _COMPILED in sys.modules
+
+
 @dataclass(frozen=True, eq=False)
 class Pairs:
     """Columns of answers, each on two agents.
@@ -84,8 +89,19 @@ class Electorate:
     @staticmethod
     def of(u: Floats, weight: Floats, lean: Floats, tie: Floats) -> Electorate:
         """Return the voters with utilities u, (F, M, n, V, K), which are overwritten."""
-        u, middle = _centred(u) if _COMPILED in sys.modules else _centred_in_numpy(u)
+        u, middle = _centred(u) if is_compiled() else _centred_in_numpy(u)
         return Electorate(np.exp(u, out=u), middle, weight, lean, tie)
+
+    @staticmethod
+    def of_one(out: Floats, taste: Floats, lean: Floats, weight: Floats, tie: Floats) -> Electorate:
+        """Return the voters at one context, with the bits of `of`, from what their networks put out (`Stack`)."""
+        from nasheval.nuisance.voters_compiled import halves_of_one
+
+        folds, members, voters = weight.shape
+        u = np.empty((folds, members, 1, voters, taste.shape[3]), np.float32)
+        middle, leaning = np.empty((2, folds, members, 1, voters), np.float32)
+        halves_of_one(out, taste, lean, LARGEST, u, middle, leaning)
+        return Electorate(np.exp(u, out=u), middle, weight, leaning, tie)
 
     def duels(self, pairs: Pairs, nu: Floats, bad: Floats) -> Floats:
         """Return (n, c) the sum over folds of what their voters say of the pairs, float64.
@@ -94,7 +110,7 @@ class Electorate:
             nu, bad: (F, M, n, V).
         """
         n = self.s.shape[2]
-        if n == 1 and _COMPILED not in sys.modules:
+        if n == 1 and not is_compiled():
             return self._in_numpy(pairs, nu, bad)
         from nasheval.nuisance.voters_compiled import duel_contexts, spread
 

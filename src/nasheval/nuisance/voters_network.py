@@ -169,9 +169,9 @@ class Stack:
         return Stack(
             tuple(_layers(p, shape)),
             np.concatenate([head.reshape(models, width, V * K), lean], axis=-1),
-            (p["taste"] + p["pooled"][..., None]).swapaxes(1, 2)[:, None],
+            np.ascontiguousarray((p["taste"] + p["pooled"][..., None]).swapaxes(1, 2))[:, None],
             weight / weight.sum(axis=-1, keepdims=True),
-            p["lean"][:, None],
+            np.array(p["lean"])[:, None],  # a copy: compiled code takes arrays that may be written to
             p["tie"],
         )
 
@@ -179,9 +179,13 @@ class Stack:
         layers = tuple((weights[models], biases[models], activation) for weights, biases, activation in self.layers)
         return Stack(layers, *(getattr(self, name)[models] for name in ("head", "taste", "weight", "lean", "tie")))
 
+    def outputs(self, x: Floats) -> Floats:
+        """Return what the networks put out, (models, n, V K + 1), at contexts x, (n, inputs)."""
+        return np.asarray(last_hidden(x[None], self.layers) @ self.head)
+
     def forward(self, x: Floats) -> tuple[Floats, Floats]:
         """Return utilities (models, n, V, K) and the voters' lean to ties (models, n, V) at contexts x, (n, inputs)."""
-        out = last_hidden(x[None], self.layers) @ self.head
+        out = self.outputs(x)
         u = out[..., :-1].reshape(*out.shape[:2], *self.taste.shape[2:])
         u += self.taste
         return u, out[..., -1:] + self.lean

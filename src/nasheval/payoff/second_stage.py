@@ -30,8 +30,8 @@ from nasheval.payoff.surfaces import (
 
 if TYPE_CHECKING:  # what only fitting needs is imported there: answering starts in half the time
     from nasheval.nuisance.tuning import Problem
+    from nasheval.payoff.duels import DuelGames
     from nasheval.payoff.pseudo import PseudoOutcomes
-    from nasheval.payoff.rows import RowModel
     from nasheval.payoff.strengths import Strength
 
 SECOND_STAGES: tuple[SecondStage, ...] = get_args(SecondStage)
@@ -135,11 +135,11 @@ class PayoffModel:
         return np.asarray(self.status == SEEN)
 
     @cached_property
-    def by_rows(self) -> RowModel | None:
-        """The same games, of which single rows can be asked for; None where the pairs of a game are made together."""
-        from nasheval.payoff.rows import RowModel
+    def duels(self) -> DuelGames | None:
+        """The same games, faster where voters say every pair; None elsewhere."""
+        from nasheval.payoff.duels import DuelGames
 
-        return RowModel.of(self)
+        return DuelGames.of(self)
 
     @cached_property
     def strengths(self) -> Floats:

@@ -14,7 +14,7 @@ from nasheval.contexts.table import as_table
 from nasheval.game.checks import games_of
 from nasheval.game.costs import SoftBudget
 from nasheval.game.regularizers import L2, Regularizer
-from nasheval.game.single import PIVOT_UP_TO, UNIT
+from nasheval.game.single import PIVOT_UP_TO, UNIT, solvers_are_loaded
 from nasheval.game.solver import lotteries, lottery
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.payoff.on_card import card_rows, games_on_card
@@ -23,7 +23,7 @@ from nasheval.policy.base import available, chunk_of
 from nasheval.policy.terms import AnyCosts, Terms
 
 if TYPE_CHECKING:
-    from nasheval.payoff.rows import RowModel
+    from nasheval.payoff.duels import DuelGames
     from nasheval.payoff.stage1 import Stage1
 
 
@@ -83,9 +83,7 @@ class ExactEquilibria:
             up: (K,) the available agents.
         """
         if len(X) == 1 and isinstance(omega, L2) and up.all() and len(up) <= PIVOT_UP_TO:
-            pairs = self.payoff.predict_pairs(X)
-            answer = lottery(pairs, len(up), omega.rho)
-            return lotteries(games_of(pairs, len(up)), omega, up) if answer is None else answer
+            return self._one(X, omega, up)
         by_rows, first = self._by_rows(omega, up), 0
         answers, step = np.empty((len(X), len(up))), chunk_of(len(up)) if by_rows is None else by_rows.step
         for part in card_rows(self.device, len(X), len(up)):
@@ -100,12 +98,23 @@ class ExactEquilibria:
                 answers[rows] = self._from_rows(by_rows, chunk, omega, up)
         return answers
 
-    def _by_rows(self, omega: Regularizer, up: Bools) -> RowModel | None:
-        """Return the games row by row, where lotteries of this kind need no more."""
-        many = isinstance(omega, L2) and 0 < omega.rho <= UNIT[1] and up.sum() > PIVOT_UP_TO
-        return self.payoff.by_rows if many else None
+    def _one(self, X: Features, omega: L2, up: Bools) -> Floats:
+        """Return the lottery (1, K) at one context, in as few calls as can be."""
+        duels = self.payoff.duels if solvers_are_loaded() else None
+        answer = None if duels is None else duels.lottery(X, omega.rho)
+        if answer is None:
+            pairs = self.payoff.predict_pairs(X)
+            answer = lottery(pairs, len(up), omega.rho)
+            return lotteries(games_of(pairs, len(up)), omega, up) if answer is None else answer
+        return answer
 
-    def _from_rows(self, by_rows: RowModel, X: Features, omega: L2, up: Bools) -> Floats:
+    def _by_rows(self, omega: Regularizer, up: Bools) -> DuelGames | None:
+        """Return the games row by row, where lotteries of this kind need no more."""
+        few = up.sum() <= PIVOT_UP_TO or not isinstance(omega, L2) or not 0 < omega.rho <= UNIT[1]
+        duels = None if few else self.payoff.duels
+        return duels if duels is not None and duels.have_rows else None
+
+    def _from_rows(self, by_rows: DuelGames, X: Features, omega: L2, up: Bools) -> Floats:
         """Return (n, K) lotteries; games that many agents play are made as a whole."""
         answers, certified = by_rows.lotteries(X, omega.rho, up)
         left, step = np.flatnonzero(~certified), chunk_of(len(up))

@@ -17,6 +17,7 @@ from nasheval.game.solver import lottery, solve
 from nasheval.nuisance.voters_duel_loss import Duels, Parts
 from nasheval.nuisance.voters_duels import Electorate, Pairs
 from nasheval.nuisance.voters_records import Kind, Question, Table
+from nasheval.payoff.duel_game import duel_lottery
 
 
 def warm() -> None:
@@ -31,6 +32,9 @@ def warm() -> None:
     ones = np.ones((1, 1, 2, 1), np.float32)
     voters = Electorate.of(np.ones((1, 1, 2, 1, 2), np.float32), ones[:, :, 0], ones, ones[0])
     voters.duels(Pairs(np.arange(1), np.zeros(1, np.int64), np.ones(1, np.int64)), ones, ones)
+    outputs = (np.ones(shape, np.float32) for shape in ((1, 1, 3), (1, 1, 1, 2), (1, 1, 1), (1, 1, 1), (1, 1)))
+    one = Electorate.of_one(*outputs)
+    duel_lottery(one.s, one.lean, one.lean, one.weight, np.ones((2, 2), bool), np.zeros(0), 1e-3)
     first = voters.favourites(np.ones(2, bool))
     lotteries_by_rows(lambda games, agents: voters.of_agents(games, agents, ones, ones), first, 2, 1e-3)
     zero, two = np.zeros(1, np.int64), np.array([[0], [1]])

@@ -14,7 +14,7 @@ from starlette.exceptions import HTTPException
 import nasheval
 from nasheval.errors import NashEvalError, one_line
 from nasheval.serving import answers, bodies, endpoints
-from nasheval.serving.guard import Guard
+from nasheval.serving.guard import Direct, Guard, Receive, Scope, Send
 from nasheval.serving.live import add_live, begin_live, end_live
 from nasheval.serving.logs import log
 from nasheval.serving.problems import Problem
@@ -52,7 +52,7 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         await end_live(app)
         await app.state.service.end()
 
-    app = FastAPI(
+    app = _Application(
         title="NashEval",
         version=nasheval.__version__,
         description=_ABOUT,
@@ -65,14 +65,30 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     add_live(app)
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http_error)
-    direct = {("POST", "/v1/route"): endpoints.route}
+    direct: Direct = {("POST", "/v1/route"): endpoints.route}
     app.add_middleware(Guard, service=lambda: app.state.service, direct=direct)
-    if chosen.origins:
+    if not chosen.origins:
+        app.short_cut = Guard(app, lambda: app.state.service, direct)
+    else:  # what browsers are told of other origins is told by the framework
         methods, headers = ["GET", "POST"], ["authorization", "content-type"]
         app.add_middleware(
             CORSMiddleware, allow_origins=[*chosen.origins], allow_methods=methods, allow_headers=headers
         )
     return app
+
+
+class _Application(FastAPI):
+    """The application; what is asked most goes by the short cut, past what the framework does around every request."""
+
+    short_cut: Guard | None = None
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if self.short_cut is None or not self.short_cut.answers(scope):
+            await super().__call__(scope, receive, send)
+        else:
+            scope["app"] = self
+            await self.short_cut(scope, receive, send)
 
 
 def add_routes(app: FastAPI) -> None:

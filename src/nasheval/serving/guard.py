@@ -39,6 +39,10 @@ class Guard:
     def __init__(self, app: App, service: Callable[[], Service], direct: Direct) -> None:
         self.app, self._service, self._direct = app, service, direct
 
+    def answers(self, scope: Scope) -> bool:
+        """Tell whether a request is answered without the other application."""
+        return scope["type"] == "http" and (scope["method"], scope["path"]) in self._direct
+
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Let a request through, or answer why not."""
         if scope["type"] == "lifespan":

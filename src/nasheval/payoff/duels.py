@@ -1,7 +1,7 @@
-"""A(x) row by row: the payoffs of some agents against all, for games of many agents of whom few play.
+"""A(x) where voters say every pair: a whole game in one compiled call, or some agents against all.
 
-Voters say of two agents what they say, whoever else there is; so where every pair is a duel, the payoffs of one agent
-cost one in K of those of all. They have the bits that `PayoffModel.predict` gives.
+Voters say of two agents what they say, whoever else there is; so the payoffs of one agent cost one in K of those of
+all. Everything here has the bits that `PayoffModel.predict` gives.
 """
 
 from __future__ import annotations
@@ -27,11 +27,12 @@ if TYPE_CHECKING:
 
 _CELLS = 1 << 21  # utilities held at a time
 _CONTEXTS = 64, 1024  # at a time, at least and at most
+_NONE = np.zeros(0)
 
 
 @dataclass(frozen=True, eq=False)
-class RowModel:
-    """A payoff model whose rows can be asked for.
+class DuelGames:
+    """A payoff model whose pairs are all duels of voters, with or without a correction.
 
     Args:
         payoff: the model.
@@ -46,16 +47,14 @@ class RowModel:
     alive: Bools
 
     @staticmethod
-    def of(payoff: PayoffModel) -> RowModel | None:
-        """Return the rows of a payoff model; None where its pairs are not all duels, or are changed together."""
+    def of(payoff: PayoffModel) -> DuelGames | None:
+        """Return a payoff model as this; None where its pairs are not all duels, or are changed together."""
         from nasheval.nuisance.voters import VoterModels
 
-        plugin, surface, bridge = payoff.plugin, payoff.surface, payoff.bridge
+        plugin, bridge = payoff.plugin, payoff.bridge
         if plugin is None or not isinstance(voters := plugin.outcome_models, VoterModels):
             return None
         if payoff.style is not None or payoff.added is not None or plugin.aggregation.single is None:
-            return None
-        if surface is not None and not (isinstance(surface, SharedSurface) and surface.is_grown):
             return None
         blocks = [_duels(voters, voters.probes)]
         if isinstance(bridge, VoterBridge) and bridge.models is voters:
@@ -70,7 +69,25 @@ class RowModel:
         alive = payoff.covered if bridge is None else payoff.covered | (payoff.status == BRIDGED)
         square = np.zeros((payoff.n_agents, payoff.n_agents), bool)
         square[np.triu_indices(payoff.n_agents, 1)] = alive
-        return RowModel(payoff, voters, first, square | square.T)
+        return DuelGames(payoff, voters, first, square | square.T)
+
+    def lottery(self, X: Features, rho: float) -> Floats | None:
+        """Return the lottery (1, K) of the L2 game at one context; None where it is not certified."""
+        from nasheval.payoff.duel_game import duel_lottery
+
+        one = self.at(X)
+        correction = _NONE if self.payoff.surface is None else self.payoff.correction(X)[0]
+        voters = one.voters
+        x, certified = duel_lottery(voters.s, one.nu, one.bad, voters.weight, self.alive, correction, rho)
+        return x if certified else None
+
+    # -- row by row ---------------------------------------------------------------------------------------------------
+
+    @property
+    def have_rows(self) -> bool:
+        """Whether one agent's payoffs cost less than those of all: also those of the correction."""
+        surface = self.payoff.surface
+        return surface is None or (isinstance(surface, SharedSurface) and surface.is_grown)
 
     @property
     def step(self) -> int:
@@ -89,14 +106,14 @@ class RowModel:
 
         games, agents, lotteries = self.at(X), np.flatnonzero(up), np.zeros((len(X), len(up)))
         ask = games if up.all() else lambda contexts, named: games(contexts, agents[named])[:, up]
-        first = np.searchsorted(agents, games.favourites(up))
+        first = np.searchsorted(agents, games.voters.favourites(up))
         lotteries[:, up], certified = lotteries_by_rows(ask, first, len(agents), rho)
         return lotteries, certified
 
     def at(self, X: Features) -> GameRows:
         """Return the games at n contexts."""
         folds = range(len(self.voters.n_voters))
-        with one_thread() if len(X) > 1 else nullcontext():  # one row is not shared out
+        with one_thread() if len(X) > 1 else nullcontext():  # one context is not shared out
             electorate = self.voters.electorate(X, folds)
         return GameRows(self, X, electorate, *self.voters.tie_weights(electorate, folds, self.block))
 
@@ -106,25 +123,21 @@ class GameRows:
     """The games at n contexts, row by row.
 
     Args:
-        model: whose games.
+        games: of which model.
         X: the contexts.
         voters: the voters there.
         nu, bad: their weights of ties and of both-bad answers.
     """
 
-    model: RowModel
+    games: DuelGames
     X: Features
     voters: Electorate
     nu: Floats
     bad: Floats
 
-    def favourites(self, up: Bools) -> Ints:
-        """Return (n,) whose rows to ask for first, of the agents up."""
-        return self.voters.favourites(up)
-
     def __call__(self, contexts: Ints, agents: Ints) -> Floats:
         """Return (m, K) the payoffs of agents[i] against every agent, at contexts[i]."""
-        payoff = self.model.payoff
+        payoff = self.games.payoff
         rows = self.voters.of_agents(contexts, agents, self.nu, self.bad)
         rows /= len(self.voters.s)
         np.minimum(np.maximum(rows, -1.0, out=rows), 1.0, out=rows)
@@ -133,7 +146,7 @@ class GameRows:
             values *= payoff.strengths[pair]
             values += rows[row, other]
             rows[row, other] = np.minimum(np.maximum(values, -1.0, out=values), 1.0, out=values)
-        rows *= self.model.alive[agents]
+        rows *= self.games.alive[agents]
         return rows
 
 

@@ -1,4 +1,4 @@
-"""A(x) row by row: the bits of the whole game, where it can be asked for that way, and only there."""
+"""Games of duels, row by row and in one call, have the bits of whole games; other games are not asked for that way."""
 
 from __future__ import annotations
 
@@ -10,20 +10,22 @@ import pytest
 import nasheval as ne
 from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
+from nasheval.game.checks import games_of
 from nasheval.game.costs import LinearCost
 from nasheval.game.regularizers import L2, Entropy
-from nasheval.game.solver import solve
-from nasheval.nuisance.learners import Features
+from nasheval.game.solver import lotteries, solve
+from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.sklearn_models import Intercept
 from nasheval.payoff.stage1 import fit_stage1
 from nasheval.payoff.strengths import Strength
-from nasheval.payoff.surfaces import Boosting, PairSurface, fit_shared
+from nasheval.payoff.surfaces import Boosting, fit_pairs, fit_shared
 from nasheval.policy import exact
 from nasheval.policy.exact import ExactPolicy
 
 from .test_bridging import VOTERS, duels
 
 ALL = {(0, 1): 60, (0, 2): 60, (1, 2): 60, (0, 3): 60, (1, 3): 60, (2, 3): 60}
+UP = np.ones(4, bool)
 STAR = {(0, 1): 60, (0, 2): 60, (0, 3): 60}
 APART = {(0, 1): 60, (2, 3): 60}  # nothing connects the two pairs
 
@@ -42,6 +44,17 @@ def corrected(stage1, known):
     return replace(stage1, payoff=payoff)
 
 
+def apart(stage1):
+    """The game with a correction per pair, two of which are trees."""
+    X = Features.of(stage1.encoder, stage1.log.contexts)
+    labels = 2 * np.sign(X.network[:, :1]) * np.array([1.0, 0, 1, 0, 0, 1])
+    surface = fit_pairs(
+        X, labels, np.array([True, False, True, False, False, True]), Boosting(trees=5, least=5), Effort()
+    )
+    strength = Strength(0.7, 0.0, 0.0, 0.7, "per-pair", 5)
+    return replace(stage1, payoff=replace(stage1.payoff, surface=surface, strength=strength))
+
+
 def forms():
     whole = fitted(ALL)
     some = np.array([True, False, True, True, False, True])
@@ -52,6 +65,7 @@ def forms():
         "unknown pairs": fitted(APART),
         "corrected": corrected(whole, some),
         "corrected everywhere": corrected(whole, np.ones(6, bool)),
+        "corrected pair by pair": apart(whole),
         "bridged and corrected": corrected(fitted(STAR), np.array([True, True, True, False, False, False])),
     }
 
@@ -59,8 +73,11 @@ def forms():
 @pytest.mark.parametrize("form", forms())
 def test_rows_have_the_bits_of_the_whole_game(form):
     stage1 = forms()[form]
+    assert stage1.payoff.duels.have_rows == (form != "corrected pair by pair")
+    if form == "corrected pair by pair":  # its models are asked one by one
+        return
     X = Features.of(stage1.encoder, stage1.log.contexts)
-    games, rows = stage1.payoff.predict(X), stage1.payoff.by_rows.at(X)
+    games, rows = stage1.payoff.predict(X), stage1.payoff.duels.at(X)
     context, agent = (each.ravel() for each in np.meshgrid(np.arange(len(X)), np.arange(4), indexing="ij"))
     np.testing.assert_array_equal(rows(context, agent), games[context, agent])
     order = np.random.default_rng(0).permutation(len(context))[:50]  # any of them, in any order
@@ -75,23 +92,37 @@ def test_games_whose_pairs_are_made_together_have_no_rows():
     rankings = Feedback.from_partitions([{"x": float(i)} for i in range(60)], ballots, agents=list("abcd"))
     top = [partition.top(b, "abcd") for b in "abcd" * 15]
     tops = Feedback.from_partitions([{"x": float(i)} for i in range(60)], top, agents=list("abcd"))
-    whole = fitted(ALL)
-    none = PairSurface.of([0.0] * 6)
     others = [
         fitted(ALL, outcome=Intercept()),
         fitted(ALL, second_stage="shared", boosting=Boosting(trees=3, least=5)),
         fit_stage1(tops, outcome=VOTERS, second_stage="none", folds=2),
-        replace(whole, payoff=replace(whole.payoff, surface=none, strength=Strength(1, 0, 0, 1, "per-pair", 1))),
     ]
-    assert [stage1.payoff.by_rows for stage1 in others] == [None] * 4
+    assert [stage1.payoff.duels for stage1 in others] == [None] * 3
     for log in (rankings, tops):
         stage1 = fit_stage1(log, outcome=VOTERS, second_stage="none", folds=2)
-        rows, X = stage1.payoff.by_rows, Features.of(stage1.encoder, log.contexts)
+        rows, X = stage1.payoff.duels, Features.of(stage1.encoder, log.contexts)
         if rows is not None:  # an order of agents does not depend on who else was there
             contexts = np.arange(len(X))
             for agent in range(4):
                 row = rows.at(X)(contexts, np.full(len(X), agent))
                 np.testing.assert_array_equal(row, stage1.payoff.predict(X)[:, agent])
+
+
+@pytest.mark.parametrize("form", forms())
+def test_one_context_has_the_lottery_of_its_game(form):
+    stage1 = forms()[form]
+    X, answers = Features.of(stage1.encoder, stage1.log.contexts), []
+    for row in range(40):
+        one = X[row : row + 1]
+        games = np.repeat(games_of(stage1.payoff.predict_pairs(one), 4), 2, axis=0)
+        for rho in (0.0, 1e-3, 0.3):
+            answer = stage1.payoff.duels.lottery(one, rho)
+            if answer is not None:
+                answers.append(answer)
+                expected = lotteries(games, L2(rho), np.ones(4, bool))[0]
+                np.testing.assert_array_equal(answer[0], expected)
+                np.testing.assert_array_equal(ExactPolicy(L2(rho)).fit(stage1).lotteries(one, L2(rho), UP)[0], expected)
+    assert len(answers) >= 80  # without a regulariser, equal answers are left to others
 
 
 @pytest.mark.parametrize("form", forms())
@@ -106,13 +137,13 @@ def test_lotteries_are_those_of_the_games(form, monkeypatch):
         np.testing.assert_allclose(found, whole, atol=1e-14)  # so few agents are pivoted, which rounds otherwise
         one = ExactPolicy(L2(rho)).fit(stage1).predict_proba(contexts.slice(3, 1))
         np.testing.assert_allclose(one[0], found[3], atol=1e-4)
-    assert len(asked) == 4
+    assert len(asked) == (0 if form == "corrected pair by pair" else 4)
     monkeypatch.setattr(exact, "PIVOT_UP_TO", 2)
     some = ExactPolicy(L2(0.1)).fit(stage1).predict_proba(contexts, agents=["a", "c", "d"])
     up = np.array([True, False, True, True])
     whole = solve(stage1.payoffs(contexts), regularizer=L2(0.1), available=up).strategy
     np.testing.assert_allclose(some, whole, atol=1e-14)
-    assert len(asked) == 5
+    assert len(asked) == (0 if form == "corrected pair by pair" else 5)
 
 
 def test_other_games_are_made_as_a_whole(monkeypatch):
