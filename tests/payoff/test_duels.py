@@ -21,6 +21,7 @@ from nasheval.payoff.strengths import Strength
 from nasheval.payoff.surfaces import Boosting, fit_pairs, fit_shared
 from nasheval.policy import exact
 from nasheval.policy.exact import ExactPolicy
+from nasheval.policy.router import Router
 
 from .test_bridging import VOTERS, duels
 
@@ -144,6 +145,16 @@ def test_lotteries_are_those_of_the_games(form, monkeypatch):
     whole = solve(stage1.payoffs(contexts), regularizer=L2(0.1), available=up).strategy
     np.testing.assert_allclose(some, whole, atol=1e-14)
     assert len(asked) == (0 if form == "corrected pair by pair" else 5)
+
+
+def test_a_router_is_ready_for_games_that_many_play(monkeypatch):
+    """Rows are all that most contexts take; what the others take is loaded beforehand too."""
+    monkeypatch.setattr(exact, "PIVOT_UP_TO", 3)
+    made = []
+    monkeypatch.setattr(exact.ExactEquilibria, "whole", spied(exact.ExactEquilibria.whole, made))
+    policy = ExactPolicy(L2(1e-3)).fit(corrected(fitted(ALL), np.ones(6, bool)))
+    Router(policy).ready()
+    assert made
 
 
 def test_other_games_are_made_as_a_whole(monkeypatch):

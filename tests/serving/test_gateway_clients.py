@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sqlite3
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
@@ -257,6 +258,17 @@ def test_after_names_were_told_the_answers_take_no_other_vote(service):
         answer = cast(**vote)
         assert (answer.status_code, answer.json()["error"]["code"]) == (409, "already_voted")
     assert cast(zero="skip", voter="v", key="late").json() == {**first.json(), "duplicate": True}
+
+
+def test_of_votes_at_the_same_moment_one_is_taken(service):
+    asked = {"prompt": "hello", "answers": True, "agents": ["terse", "chatty"]}
+    with ThreadPoolExecutor(8) as pool:
+        for _ in range(5):
+            token = httpx.post(f"{service[0]}/v1/compare", json=asked).json()["decision_id"]
+            votes = [{"decision_id": token, "winner": letter, "voter": f"v{i}"} for i, letter in enumerate("ABABABAB")]
+            answers = list(pool.map(lambda vote: httpx.post(f"{service[0]}/v1/feedback", json=vote), votes))
+            assert sorted(answer.status_code for answer in answers) == [201] + [409] * 7
+            assert {answer.json()["error"]["code"] for answer in answers if answer.is_error} == {"already_voted"}
 
 
 def test_a_forged_letter_or_id_is_refused(service):

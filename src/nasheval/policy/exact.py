@@ -93,7 +93,7 @@ class ExactEquilibria:
             rows = np.arange(start, min(start + step, len(X)))
             chunk = X if len(rows) == len(X) else X[rows]
             if by_rows is None or not isinstance(omega, L2):
-                answers[rows] = lotteries(self.payoff.predict(chunk), omega.at(rows), up)
+                answers[rows] = self.whole(chunk, omega.at(rows), up)
             else:
                 answers[rows] = self._from_rows(by_rows, chunk, omega, up)
         return answers
@@ -120,8 +120,12 @@ class ExactEquilibria:
         left, step = np.flatnonzero(~certified), chunk_of(len(up))
         for start in range(0, len(left), step):
             rows = left[start : start + step]
-            answers[rows] = lotteries(self.payoff.predict(X[rows]), omega, up)
+            answers[rows] = self.whole(X[rows], omega, up)
         return answers
+
+    def whole(self, X: Features, omega: Regularizer, up: Bools) -> Floats:
+        """Return (n, K) lotteries of games whose pairs are all worked out."""
+        return lotteries(self.payoff.predict(X), omega, up)
 
     def _on_card(self, X: Features, omega: Regularizer, up: Bools) -> Floats:
         from nasheval.game import torch_solver

@@ -18,7 +18,7 @@ from nasheval.serving.database import plainly
 from nasheval.serving.deciding import Answer, Decider
 from nasheval.serving.forgetting import SESSION, forget
 from nasheval.serving.guard import BODY, CLIENT
-from nasheval.serving.problems import Problem, invalid, unavailable
+from nasheval.serving.problems import Problem, already_voted, invalid, unavailable
 from nasheval.serving.schema import DECISIONS, SESSIONS, VOTES
 from nasheval.serving.service import Service
 from nasheval.serving.strict import parsed
@@ -26,6 +26,7 @@ from nasheval.serving.tokens import Decision, digest_of, keyed, new_id, opened, 
 from nasheval.serving.voting import answer_of, menu_of
 
 _Found = TypeVar("_Found")
+ONE_VOTE = "one vote"  # purpose of the id of a vote on a decision that takes one
 LONG = 4096  # characters of a prompt that is embedded in a thread of its own, while others are answered
 _ROUNDS = 3  # of workers that draw for one session at once
 _WAIT, _LOOKS = 0.05, 20  # for a decision that another worker has not stored yet
@@ -240,16 +241,16 @@ async def collect(service: Service, vote: FeedbackRequest, client: str, *, once:
     columns = await _context_of(service, decider, vote, decision)
     said: dict[str, Any] = {"menu": sorted(menu), "blocks": blocks, "zero": zero, "voter": vote.voter}
     said |= {"decision": decision and decision.id, "context": columns["context"], "prompt": columns["prompt_hash"]}
+    name = keyed(service.secret, ONE_VOTE, decision.id) if once and decision is not None else new_id()
     row = {
-        "id": new_id(), "client": client, "key": vote.key, "digest": digest_of(service.secret, said),
+        "id": name, "client": client, "key": vote.key, "digest": digest_of(service.secret, said),
         "decision": decision.id if decision else None, "version": decision.version if decision else decider.version,
         "at": now(), "voter": vote.voter, "menu": to_json(menu).decode(), "blocks": blocks, "zero": zero,
         "propensity": decision.propensity if decision is not None and proposed is not None else None, **columns,
     }  # fmt: skip
     if once and decision is not None and (earlier := await _read(service, service.vote_on, decision.id)) is not None:
         if earlier[1] != row["digest"]:
-            said_before = "these answers were voted on, and whose they are was told; ask for new ones"
-            raise Problem(409, "already_voted", said_before, "decision_id")
+            raise already_voted()
         service.metrics.add("votes_repeated")
         return earlier[0], True
     name, repeated = await store_row(service, VOTES.name, row)

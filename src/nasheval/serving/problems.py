@@ -46,6 +46,12 @@ def unavailable(message: str, code: str = "store_unavailable") -> Problem:
     return Problem(503, code, f"{message}; nothing was stored: try again later", headers={"retry-after": "1"})
 
 
+def already_voted() -> Problem:
+    """Return the refusal of another vote on answers whose names were told after the first."""
+    said = "these answers were voted on, and whose they are was told; ask for new ones"
+    return Problem(409, "already_voted", said, "decision_id")
+
+
 def invalid(message: str, argument: str, code: str = "invalid") -> Problem:
     """Return a 422 that names the argument."""
     return Problem(422, code, message, argument)

@@ -20,7 +20,7 @@ from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import DataError, IntegrityError
 
 from nasheval.serving.database import plainly, writing
-from nasheval.serving.problems import Problem, unavailable
+from nasheval.serving.problems import Problem, already_voted, unavailable
 from nasheval.serving.schema import DECISIONS, SESSIONS, VOTES
 
 Row = dict[str, Any]
@@ -221,7 +221,7 @@ def _write_all(connection: Connection, batch: Sequence[_Job]) -> list[Any]:
     _write_decisions(connection, by_table[DECISIONS.name])
     if rows := sorted(by_table[VOTES.name], key=lambda row: (row["client"], row["key"] or "")):
         # In the order of their keys, so that two workers with the same keys do not wait for each other in a circle.
-        connection.execute(new(VOTES).on_conflict_do_nothing(index_elements=["client", "key"]), rows)
+        connection.execute(new(VOTES).on_conflict_do_nothing(), rows)
     for row in sorted(by_table[SESSIONS.name], key=lambda row: str(row["session"])):
         drawn = new(SESSIONS).values(row)
         again = {name: drawn.excluded[name] for name in row if name != "session"}
@@ -231,24 +231,30 @@ def _write_all(connection: Connection, batch: Sequence[_Job]) -> list[Any]:
     return [_outcome(connection, job, kept) for job in batch]
 
 
-def _kept_votes(connection: Connection, rows: Sequence[Row]) -> dict[tuple[str, str], tuple[str, str]]:
-    """Return {(client, key): (id, digest)} as the store has them now."""
-    keys = [row["key"] for row in rows if row["key"] is not None]
-    found: dict[tuple[str, str], tuple[str, str]] = {}
-    for start in range(0, len(keys), 500):
-        chosen = select(VOTES.c.client, VOTES.c.key, VOTES.c.id, VOTES.c.digest)
-        for client, key, name, digest in connection.execute(chosen.where(VOTES.c.key.in_(keys[start : start + 500]))):
-            found[client, key] = name, digest
+def _kept_votes(connection: Connection, rows: Sequence[Row]) -> dict[tuple[str, ...], tuple[str, str]]:
+    """Return {(client, key) and (id,): (id, digest)} as the store has them now."""
+    found: dict[tuple[str, ...], tuple[str, str]] = {}
+    for start in range(0, len(rows), 500):
+        some = rows[start : start + 500]
+        keys = [row["key"] for row in some if row["key"] is not None]
+        mine = VOTES.c.key.in_(keys) | VOTES.c.id.in_([row["id"] for row in some])
+        for client, key, name, digest in connection.execute(
+            select(VOTES.c.client, VOTES.c.key, VOTES.c.id, VOTES.c.digest).where(mine)
+        ):
+            found[client, key] = found[(name,)] = name, digest
     return found
 
 
-def _outcome(connection: Connection, job: _Job, kept: dict[tuple[str, str], tuple[str, str]]) -> Any:
+def _outcome(connection: Connection, job: _Job, kept: dict[tuple[str, ...], tuple[str, str]]) -> Any:
     row = job.row
     if job.table == SESSIONS.name:
         return connection.execute(select(SESSIONS).where(SESSIONS.c.session == row["session"])).mappings().one()
     if job.table == DECISIONS.name:
         return None
-    name, digest = kept[row["client"], row["key"]] if row["key"] is not None else (row["id"], row["digest"])
+    kept_as = kept.get((row["client"], row["key"])) if row["key"] is not None else None
+    name, digest = kept[(row["id"],)] if kept_as is None else kept_as
+    if digest != row["digest"] and name == row["id"]:  # of a decision that takes one vote
+        return already_voted()
     if digest != row["digest"]:
         said = "another vote was stored under this key; give each vote a key of its own"
         return Problem(409, "key_used", said, "key")
