@@ -10,17 +10,22 @@ import pytest
 import nasheval as ne
 from nasheval.feedback import partition
 from nasheval.feedback.log import Feedback
+from nasheval.game.by_rows import grow_by_rows
 from nasheval.game.checks import games_of
 from nasheval.game.costs import LinearCost
 from nasheval.game.regularizers import L2, Entropy
 from nasheval.game.solver import lotteries, solve
 from nasheval.nuisance.learners import Effort, Features
 from nasheval.nuisance.sklearn_models import Intercept
+from nasheval.nuisance.voters_duels import Electorate
+from nasheval.payoff.duel_game import duel_lottery
+from nasheval.payoff.duels import DuelGames
 from nasheval.payoff.stage1 import fit_stage1
 from nasheval.payoff.strengths import Strength
 from nasheval.payoff.surfaces import Boosting, fit_pairs, fit_shared
 from nasheval.policy import exact
 from nasheval.policy.exact import ExactPolicy
+from nasheval.policy.learned import LearnedPolicy
 from nasheval.policy.router import Router
 
 from .test_bridging import VOTERS, duels
@@ -131,7 +136,7 @@ def test_lotteries_are_those_of_the_games(form, monkeypatch):
     monkeypatch.setattr(exact, "PIVOT_UP_TO", 3)
     stage1, asked = forms()[form], []
     contexts = stage1.log.contexts
-    monkeypatch.setattr(exact.ExactEquilibria, "_from_rows", spied(exact.ExactEquilibria._from_rows, asked))
+    monkeypatch.setattr(DuelGames, "lotteries", spied(DuelGames.lotteries, asked))
     for rho in (1e-3, 0.3):
         found = ExactPolicy(L2(rho)).fit(stage1).predict_proba(contexts)
         whole = solve(stage1.payoffs(contexts), regularizer=L2(rho)).strategy
@@ -145,6 +150,69 @@ def test_lotteries_are_those_of_the_games(form, monkeypatch):
     whole = solve(stage1.payoffs(contexts), regularizer=L2(0.1), available=up).strategy
     np.testing.assert_allclose(some, whole, atol=1e-14)
     assert len(asked) == (0 if form == "corrected pair by pair" else 5)
+
+
+def tasted(stage1, seed=0):
+    """The same with voters whose utilities depend on the context a lot, several of them playing."""
+    rng, models = np.random.default_rng(seed), stage1.payoff.plugin.outcome_models
+    parameters = {name: values.copy() for name, values in models.parameters.items()}
+    for name in ("head", "taste", "pooled"):
+        parameters[name] = rng.normal(size=parameters[name].shape).astype(np.float32)
+    voters = replace(models, parameters=parameters)
+    bridge = stage1.payoff.bridge
+    bridge = bridge if bridge is None else replace(bridge, models=voters)
+    plugin = replace(stage1.payoff.plugin, outcome_models=voters)
+    return replace(stage1, payoff=replace(stage1.payoff, plugin=plugin, bridge=bridge))
+
+
+@pytest.mark.parametrize("form", forms())
+@pytest.mark.parametrize("rho", [1e-3, 0.3, 3.0])
+def test_games_that_are_left_open_have_the_bits_of_their_rows(form, rho, monkeypatch):
+    """Which neighbours of a context are left open changes nothing: nothing is worked out at another height."""
+    stage1 = tasted(forms()[form])
+    if not stage1.payoff.duels.have_rows:
+        return
+    X = Features.of(stage1.encoder, stage1.log.contexts)[:120]
+    duels, some = stage1.payoff.duels, np.arange(0, 120, 3)
+    games = duels.at(X)
+    for agent in range(4):
+        rows = games(some, np.full(len(some), agent))
+        np.testing.assert_array_equal(games.whole(some)[:, agent], rows)
+    np.testing.assert_array_equal(games.whole(np.arange(120)), stage1.payoff.predict(X))
+    expected = solve(stage1.payoff.predict(X), regularizer=L2(rho)).strategy
+    np.testing.assert_allclose(duels.lotteries(X, L2(rho), UP), expected, atol=1e-14)
+    monkeypatch.setattr("nasheval.payoff.duels._WHOLE", 16 * 7)  # seven at a time
+    monkeypatch.setattr("nasheval.game.by_rows._FEW", 1)
+    np.testing.assert_allclose(duels.lotteries(X, L2(rho), UP), expected, atol=1e-14)
+
+
+def test_a_whole_number_as_rho_compiles_nothing():
+    stage1 = fitted(ALL)
+    X = Features.of(stage1.encoder, stage1.log.contexts)
+    known = []
+    for rho in (1.0, 1):
+        stage1.payoff.duels.lottery(X[:1], rho)
+        stage1.payoff.duels.lotteries(X, L2(rho), UP)
+        known.append([len(kernel.signatures) for kernel in (duel_lottery, grow_by_rows)])
+    assert known[0] == known[1]
+
+
+def test_favourites_are_up_whatever_others_are():
+    s = np.ones((1, 1, 3, 1, 4), np.float32)
+    s[..., 1], s[..., 3] = 2.0, np.inf
+    weight, zero = np.ones((1, 1, 1), np.float32), np.zeros((1, 1, 3, 1), np.float32)
+    electorate = Electorate(s, zero, weight, zero, zero[0])
+    assert electorate.favourites(np.array([True, True, True, False])).tolist() == [1, 1, 1]
+    assert electorate.favourites(np.array([True, False, True, False])).tolist() == [0, 0, 0]
+    assert electorate.favourites(np.array([False, False, False, True])).tolist() == [3, 3, 3]
+
+
+def test_a_router_of_a_learned_policy_loads_no_games(monkeypatch):
+    made = []
+    monkeypatch.setattr(exact.ExactEquilibria, "whole", spied(exact.ExactEquilibria.whole, made))
+    policy = LearnedPolicy(epochs=1).fit(fitted(ALL))
+    Router(policy).ready()
+    assert not made
 
 
 def test_a_router_is_ready_for_games_that_many_play(monkeypatch):
@@ -161,7 +229,7 @@ def test_other_games_are_made_as_a_whole(monkeypatch):
     """Costs, budgets, entropy, no regulariser, a large one, and few agents up."""
     monkeypatch.setattr(exact, "PIVOT_UP_TO", 3)
     stage1, asked = fitted(ALL), []
-    monkeypatch.setattr(exact.ExactEquilibria, "_from_rows", spied(exact.ExactEquilibria._from_rows, asked))
+    monkeypatch.setattr(DuelGames, "lotteries", spied(DuelGames.lotteries, asked))
     costs = dict(zip("abcd", (1.0, 2.0, 3.0, 4.0), strict=True))
     for policy in (
         ExactPolicy(Entropy(0.1)),

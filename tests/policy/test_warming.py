@@ -57,7 +57,7 @@ def test_after_warming_nothing_is_left_to_compile():
     log = duels([("a", "b", "a"), ("b", "c", "c"), ("a", "b", "b")] * 20)
     model = fit_stage1(log, outcome=voters, second_stage="none", folds=2)
     X = Features.of(model.encoder, log.contexts)
-    model.payoff.duels.lotteries(X, 1e-3, np.ones(3, bool))
+    model.payoff.duels.lotteries(X, L2(1e-3), np.ones(3, bool))
     assert model.payoff.duels.lottery(X[:1], 1e-3) is not None
     assert lottery(np.linspace(-1, 1, 10)[None], 5, 1e-3) is not None
     assert [kernel.signatures for kernel in kernels] == before

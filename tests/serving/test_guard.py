@@ -8,10 +8,12 @@ import time
 
 import pytest
 from sqlalchemy import func, select
+from starlette.testclient import TestClient
 from typer.testing import CliRunner
 
 from nasheval.cli import app
 from nasheval.errors import InputError, ReadError
+from nasheval.serving.app import create_app
 from nasheval.serving.keys import Keys, new_key, read_keys, revoke
 from nasheval.serving.running import prepare
 from nasheval.serving.schema import DECISIONS, MODELS, SERVING, SESSIONS, VOTES
@@ -286,6 +288,19 @@ def test_the_short_cut_answers_what_is_asked_most_and_nothing_else(client):
     for scope in ({"method": "GET", "path": "/v1/route"}, {"method": "POST", "path": "/v1/route/"}):
         assert not short_cut.answers({"type": "http", **scope})
     assert not short_cut.answers({"type": "lifespan"})
+
+
+def test_middleware_of_a_program_sees_every_request(model, tmp_path):
+    seen, application = [], create_app(Settings(model=str(model), store=f"sqlite:///{tmp_path}/votes.db"))
+
+    @application.middleware("http")
+    async def look(request, following):
+        seen.append(request.url.path)
+        return await following(request)
+
+    with TestClient(application, "http://127.0.0.1") as client:
+        assert client.post("/v1/route", json={"context": HERE}).status_code == 200
+    assert seen == ["/v1/route"]
 
 
 def test_by_default_no_page_may_call_it(client):

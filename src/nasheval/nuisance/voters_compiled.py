@@ -120,8 +120,7 @@ def favour(start: int, stop: int, s: Floats, weight: Floats, up: Bools, favourit
     folds, members, _, voters, K = s.shape
     score = np.empty(K, np.float32)
     for g in range(start, stop):
-        for k in range(K):
-            score[k] = 0.0 if up[k] else -np.inf
+        score[:] = 0.0
         for f in range(folds):
             for m in range(members):
                 for v in range(voters):
@@ -129,4 +128,8 @@ def favour(start: int, stop: int, s: Floats, weight: Floats, up: Bools, favourit
                     for k in range(K if share > 0.0 else 0):
                         square = own[k] * own[k]
                         score[k] += share * (square / (square + np.float32(1.0)))
-        favourite[g] = score.argmax()
+        best = -1
+        for k in range(K):
+            if up[k] and (best < 0 or score[k] > score[best]):
+                best = k
+        favourite[g] = best

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,18 +16,22 @@ import numpy as np
 from nasheval.arrays import Bools, Floats, Ints
 from nasheval.engine import one_thread
 from nasheval.feedback.links import BRIDGED
+from nasheval.game.checks import games_of
+from nasheval.game.regularizers import L2
+from nasheval.game.solver import lotteries
 from nasheval.nuisance.learners import Features
+from nasheval.nuisance.voters_duels import Electorate, Pairs
 from nasheval.payoff.bridging import VoterBridge
 from nasheval.payoff.surfaces import SharedSurface
 
 if TYPE_CHECKING:
     from nasheval.nuisance.voters import VoterModels
-    from nasheval.nuisance.voters_duels import Electorate
     from nasheval.nuisance.voters_probes import Block, Probes
     from nasheval.payoff.second_stage import PayoffModel
 
 _CELLS = 1 << 21  # utilities held at a time
 _CONTEXTS = 64, 1024  # at a time, at least and at most
+_WHOLE = 1 << 22  # payoffs of games that are made as a whole, held at a time
 _NONE = np.zeros(0)
 
 
@@ -78,14 +83,21 @@ class DuelGames:
         one = self.at(X)
         correction = _NONE if self.payoff.surface is None else self.payoff.correction(X)[0]
         voters = one.voters
-        x, certified = duel_lottery(voters.s, one.nu, one.bad, voters.weight, self.alive, correction, rho)
+        x, certified = duel_lottery(voters.s, one.nu, one.bad, voters.weight, self.alive, correction, float(rho))
         return x if certified else None
+
+    @cached_property
+    def pairs(self) -> Pairs:
+        """The pairs that have a payoff, numbered by `pair_index`."""
+        j, k = np.triu_indices(len(self.alive), 1)
+        column = np.flatnonzero(self.alive[j, k])
+        return Pairs(column, j[column], k[column])
 
     # -- row by row ---------------------------------------------------------------------------------------------------
 
     @property
     def have_rows(self) -> bool:
-        """Whether one agent's payoffs cost less than those of all: also those of the correction."""
+        """Whether single rows can be asked for: there is no correction, or a shared one that will not grow any more."""
         surface = self.payoff.surface
         return surface is None or (isinstance(surface, SharedSurface) and surface.is_grown)
 
@@ -96,19 +108,23 @@ class DuelGames:
         least, most = _CONTEXTS
         return max(least, min(most, 1 << (max(1, _CELLS // cells).bit_length() - 1)))
 
-    def lotteries(self, X: Features, rho: float, up: Bools) -> tuple[Floats, Bools]:
-        """Return (n, K) lotteries of L2 games among the agents up, (K,), and which are certified; others are left open.
+    def lotteries(self, X: Features, omega: L2, up: Bools) -> Floats:
+        """Return (n, K) lotteries of games among the agents up, (K,); those that many agents play are made as a whole.
 
         Args:
-            rho: above 0.
+            omega: its rho is above 0.
         """
         from nasheval.game.by_rows import lotteries_by_rows
 
-        games, agents, lotteries = self.at(X), np.flatnonzero(up), np.zeros((len(X), len(up)))
+        games, agents, answers = self.at(X), np.flatnonzero(up), np.zeros((len(X), len(up)))
         ask = games if up.all() else lambda contexts, named: games(contexts, agents[named])[:, up]
         first = np.searchsorted(agents, games.voters.favourites(up))
-        lotteries[:, up], certified = lotteries_by_rows(ask, first, len(agents), rho)
-        return lotteries, certified
+        answers[:, up], certified = lotteries_by_rows(ask, first, len(agents), float(omega.rho))
+        left, step = np.flatnonzero(~certified), max(1, _WHOLE // len(up) ** 2)
+        for start in range(0, len(left), step):
+            rows = left[start : start + step]
+            answers[rows] = lotteries(games.whole(rows), omega, up)
+        return answers
 
     def at(self, X: Features) -> GameRows:
         """Return the games at n contexts."""
@@ -146,8 +162,23 @@ class GameRows:
             values *= payoff.strengths[pair]
             values += rows[row, other]
             rows[row, other] = np.minimum(np.maximum(values, -1.0, out=values), 1.0, out=values)
-        rows *= self.games.alive[agents]
+        np.copyto(rows, 0.0, where=~self.games.alive[agents])
         return rows
+
+    def whole(self, contexts: Ints) -> Floats:
+        """Return (m, K, K) the games at some of the contexts, with the bits of their rows."""
+        payoff, pairs, voters = self.games.payoff, self.games.pairs, self.voters
+        s, middle, lean, nu, bad = (
+            values[:, :, contexts] for values in (voters.s, voters.middle, voters.lean, self.nu, self.bad)
+        )
+        payoffs = np.zeros((len(contexts), len(payoff.status)))
+        total = Electorate(s, middle, voters.weight, lean, voters.tie).duels(pairs, nu, bad)
+        total /= len(voters.s)
+        payoffs[:, pairs.column] = np.minimum(np.maximum(total, -1.0, out=total), 1.0, out=total)
+        if payoff.surface is not None:
+            payoffs[:, pairs.column] += payoff.correction(self.X[contexts])[:, pairs.column]
+            np.minimum(np.maximum(payoffs, -1.0, out=payoffs), 1.0, out=payoffs)
+        return games_of(payoffs, payoff.n_agents)
 
 
 def _duels(voters: VoterModels, probes: Probes) -> Block | None:

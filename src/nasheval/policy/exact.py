@@ -84,44 +84,35 @@ class ExactEquilibria:
         """
         if len(X) == 1 and isinstance(omega, L2) and up.all() and len(up) <= PIVOT_UP_TO:
             return self._one(X, omega, up)
-        by_rows, first = self._by_rows(omega, up), 0
-        answers, step = np.empty((len(X), len(up))), chunk_of(len(up)) if by_rows is None else by_rows.step
+        duels, first = self._by_rows(omega, up), 0
+        answers, step = np.empty((len(X), len(up))), chunk_of(len(up)) if duels is None else duels.step
         for part in card_rows(self.device, len(X), len(up)):
             own, first = omega.at(np.arange(part.start, part.stop)), part.stop
             answers[part] = self._on_card(X[part], own, up)
         for start in range(first, len(X), step):
             rows = np.arange(start, min(start + step, len(X)))
             chunk = X if len(rows) == len(X) else X[rows]
-            if by_rows is None or not isinstance(omega, L2):
+            if duels is None or not isinstance(omega, L2):
                 answers[rows] = self.whole(chunk, omega.at(rows), up)
             else:
-                answers[rows] = self._from_rows(by_rows, chunk, omega, up)
+                answers[rows] = duels.lotteries(chunk, omega, up)
         return answers
 
     def _one(self, X: Features, omega: L2, up: Bools) -> Floats:
         """Return the lottery (1, K) at one context, in as few calls as can be."""
         duels = self.payoff.duels if solvers_are_loaded() else None
-        answer = None if duels is None else duels.lottery(X, omega.rho)
-        if answer is None:
-            pairs = self.payoff.predict_pairs(X)
-            answer = lottery(pairs, len(up), omega.rho)
-            return lotteries(games_of(pairs, len(up)), omega, up) if answer is None else answer
-        return answer
+        if duels is not None and (answer := duels.lottery(X, omega.rho)) is not None:
+            return answer
+        pairs = self.payoff.predict_pairs(X)
+        answer = lottery(pairs, len(up), omega.rho) if duels is None else None
+        return lotteries(games_of(pairs, len(up)), omega, up) if answer is None else answer
 
     def _by_rows(self, omega: Regularizer, up: Bools) -> DuelGames | None:
-        """Return the games row by row, where lotteries of this kind need no more."""
-        few = up.sum() <= PIVOT_UP_TO or not isinstance(omega, L2) or not 0 < omega.rho <= UNIT[1]
-        duels = None if few else self.payoff.duels
+        """Return the games row by row, where lotteries of this kind need no more and agents are many."""
+        if not isinstance(omega, L2) or not 0 < omega.rho <= UNIT[1] or up.sum() <= PIVOT_UP_TO:
+            return None
+        duels = self.payoff.duels
         return duels if duels is not None and duels.have_rows else None
-
-    def _from_rows(self, by_rows: DuelGames, X: Features, omega: L2, up: Bools) -> Floats:
-        """Return (n, K) lotteries; games that many agents play are made as a whole."""
-        answers, certified = by_rows.lotteries(X, omega.rho, up)
-        left, step = np.flatnonzero(~certified), chunk_of(len(up))
-        for start in range(0, len(left), step):
-            rows = left[start : start + step]
-            answers[rows] = self.whole(X[rows], omega, up)
-        return answers
 
     def whole(self, X: Features, omega: Regularizer, up: Bools) -> Floats:
         """Return (n, K) lotteries of games whose pairs are all worked out."""

@@ -60,8 +60,8 @@ class Router:
             X = Features(np.zeros((2, trees), np.float32), np.zeros((2, network), np.float32))
             for rows in (2, 1):  # two contexts are not answered without compiled code, one may have code of its own
                 self._lotteries(X[:rows], self._all)
-            if isinstance(self._exact, ExactEquilibria):  # and what few contexts take, among many agents
-                self._exact.whole(X, self._exact.terms.omega(self._costs, 1, len(self.agents)), self._all)
+            if isinstance(self._inner, ExactEquilibria):  # and what few contexts take, among many agents
+                self._inner.whole(X, self._inner.terms.omega(self._costs, 1, len(self.agents)), self._all)
         return self
 
     @property

@@ -38,9 +38,10 @@ def create_app(settings: Settings | None = None) -> FastAPI:
         settings: None: those that `nasheval serve` left in the environment of its workers.
     """
     chosen = Settings.of_environment() if settings is None else settings
+    direct: Direct = {("POST", "/v1/route"): endpoints.route}
 
     @asynccontextmanager
-    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+    async def lifespan(app: _Application) -> AsyncIterator[None]:
         try:
             app.state.service = Service(chosen)
             begin_live(app)
@@ -48,7 +49,9 @@ def create_app(settings: Settings | None = None) -> FastAPI:
             log("not_started", reason=one_line(error))
             raise
         app.state.service.begin()
+        app.short_cut = Guard(app, lambda: app.state.service, direct)
         yield
+        app.short_cut = None
         await end_live(app)
         await app.state.service.end()
 
@@ -65,11 +68,8 @@ def create_app(settings: Settings | None = None) -> FastAPI:
     add_live(app)
     app.add_exception_handler(Problem, _problem)
     app.add_exception_handler(HTTPException, _http_error)
-    direct: Direct = {("POST", "/v1/route"): endpoints.route}
     app.add_middleware(Guard, service=lambda: app.state.service, direct=direct)
-    if not chosen.origins:
-        app.short_cut = Guard(app, lambda: app.state.service, direct)
-    else:  # what browsers are told of other origins is told by the framework
+    if chosen.origins:
         methods, headers = ["GET", "POST"], ["authorization", "content-type"]
         app.add_middleware(
             CORSMiddleware, allow_origins=[*chosen.origins], allow_methods=methods, allow_headers=headers
@@ -78,13 +78,16 @@ def create_app(settings: Settings | None = None) -> FastAPI:
 
 
 class _Application(FastAPI):
-    """The application; what is asked most goes by the short cut, past what the framework does around every request."""
+    """The application; what is asked most goes by the short cut, past what the framework does around every request.
 
-    short_cut: Guard | None = None
+    Not where there is more middleware than the guard: that for other origins, or of a program that adds its own.
+    """
+
+    short_cut: Guard | None = None  # while the service runs
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        if self.short_cut is None or not self.short_cut.answers(scope):
+        if self.short_cut is None or len(self.user_middleware) > 1 or not self.short_cut.answers(scope):
             await super().__call__(scope, receive, send)
         else:
             scope["app"] = self
