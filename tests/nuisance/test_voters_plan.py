@@ -102,7 +102,7 @@ def test_progress_ends_at_one():
 
 def test_the_rules_grow_with_the_log():
     assert [hidden_for(n) for n in (100, 10_000, 100_000, 10**7)] == [(64,), (128,), (128, 128), (128, 128)]
-    assert [batch_for(n, n) for n in (10, 3_000, 16_000, 400_000, 800_000, 10**7)] == [32, 128, 512, 512, 1024, 4096]
+    assert [batch_for(n, n) for n in (10, 3_000, 16_000, 400_000, 800_000, 10**7)] == [32, 128, 512, 512, 1024, 8192]
     assert [batch_for(200, 200 * each) for each in (1, 3, 80)] == [32, 16, 8]
     assert [epochs_for(n) for n in (10, 16_000, 10**6)] == [30, 10, 6]
 

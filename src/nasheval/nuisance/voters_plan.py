@@ -6,7 +6,7 @@ The rule, by the number of comparisons a model learns from (a record of s agents
     up to 2,000     64                  up to 1,000  5 (each leaves out a fifth), n / 32 (32 comparisons or more), 30
     up to 50,000    128                 more         1 (leaves out a tenth; a fifth below 5,000), n / 32 up to 512,
     more            128, 128                         10 at 16,000 contexts and as 1 / sqrt(n) otherwise, 6 to 30
-                                        400,000 on   1 (leaves out 65,536 at most), n / 800 up to 4,096, 6
+                                        400,000 on   1 (leaves out 65,536 at most), n / 800 up to 8,192, 6
 
 Weight decay, then the relevance of the inputs, then the number of voters, then the names of voters climb a ladder and
 stay where the held-out likelihood is best; `docs/method.md` says why. With up to 1,000 contexts and 2,000 answers each
@@ -57,11 +57,10 @@ def hidden_for(comparisons: float) -> tuple[int, ...]:
 def batch_for(contexts: int, comparisons: float) -> int:
     """Return the contexts per step, a power of two: about 32 steps per epoch; 32 comparisons or more, 512 at most.
 
-    From 400,000 contexts on 800 steps per epoch are enough, and larger ones cost less, up to 4,096 contexts: more leave
-    the processor's caches.
+    From 400,000 contexts on 800 steps per epoch are enough, and larger ones cost less: 8,192 contexts at most.
     """
     if contexts > _MANY:
-        return min(2 ** round(log2(contexts / 800)), 4_096)
+        return min(2 ** round(log2(contexts / 800)), 8_192)
     least = 2.0 ** np.ceil(np.log2(np.clip(32 * contexts / max(comparisons, 1), 1, 32)))
     return int(np.clip(2.0 ** np.round(np.log2(max(contexts, 1) / 32)), least, 512))
 
