@@ -145,6 +145,21 @@ def test_the_sparse_form_aims_at_the_debiased_surface(aggregator):
     np.testing.assert_allclose(mean, expected, atol=0.03)
 
 
+def test_copies_without_a_fold_learn_from_some_cells_and_h_from_all(monkeypatch):
+    log, _, _, _, fit = duels(n=3_000)
+    empty = type(fit)(log, fit.X, fit.fold, constant(np.zeros(6)), fit.propensity_models)
+    pseudo, learned, begin = pseudo_outcomes(empty), [], corrected.begin
+    monkeypatch.setattr(corrected, "begin", lambda data, params: learned.append(data.num_data()) or begin(data, params))
+    monkeypatch.setattr(corrected, "_MOST_PAIRS", 0)  # the shared model alone
+    monkeypatch.setattr(corrected, "_LEARNED", 700)
+    first, again = (fit_payoff(pseudo, boosting=FAST) for _ in range(2))
+    assert learned == [*[700] * fit.n_folds, len(Cells.of(pseudo).pair)] * 2
+    assert first.strength == again.strength
+    np.testing.assert_array_equal(first.predict(fit.X), again.predict(fit.X))
+    monkeypatch.undo()
+    assert abs(first.strength.strength - fit_payoff(pseudo, boosting=FAST).strength.strength) < 0.5
+
+
 def test_the_common_strength_is_the_least_squares_one():
     _log, _, _, _, fit = duels(n=600, share=0.0)
     pseudo = pseudo_outcomes(fit)

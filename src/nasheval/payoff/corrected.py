@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
 _MOST_PAIRS = 200  # with more, pairs must share strength: a model per pair is not tried
 _SCORED = 1 << 20  # predictions of h that its held-out size is measured on
+_LEARNED = 1 << 21  # cells that each copy of h without a fold learns from at most: copies choose its strength only
 _STAGES = (0.1, 1 / 3, 1.0)  # of all trees, at which the held-out error is looked at
 _LAST = 0.2  # share of the work that the fit on all cells is
 _TREES: dict[str, Any] = {"trees": 150, "leaves": 15, "rate": 0.1, "least": 50}  # of h, unless given
@@ -167,7 +168,8 @@ def _race(
     """Return the form of h, and its size, of largest held-out gain; the better of small ones is grown while it pays."""
     fold, moved = pseudo.fit.fold[cells.context], moved_pairs(pseudo)
     share = (1 - _LAST) / (len(candidates) + len(_STAGES) - 1)
-    surfaces = [[c.begin(fold != b) for b in range(pseudo.fit.n_folds)] for c in candidates]
+    kept = [_some(fold != b, effort.seed + b) for b in range(pseudo.fit.n_folds)]
+    surfaces = [[c.begin(rows) for rows in kept] for c in candidates]
 
     def scored(place: int, stage: float) -> Strength:
         candidate, without = candidates[place], surfaces[place]  # h, learned without each fold
@@ -184,6 +186,15 @@ def _race(
             break
         best = max(best, scored(winner, _STAGES[stage]), key=_gains)
     return candidates[winner], best
+
+
+def _some(kept: Bools, seed: int) -> Bools:
+    """Return (c,) which cells to learn from: those kept, or as many of them as pay for their time."""
+    if (rows := np.flatnonzero(kept)).size <= _LEARNED:
+        return kept
+    some = np.zeros(len(kept), bool)
+    some[np.random.default_rng((seed, 5)).choice(rows, _LEARNED, replace=False, shuffle=False)] = True
+    return some
 
 
 def _gains(strength: Strength) -> tuple[float, float]:
