@@ -79,11 +79,11 @@ def forms():
 @pytest.mark.parametrize("form", forms())
 def test_rows_have_the_bits_of_the_whole_game(form):
     stage1 = forms()[form]
-    assert stage1.payoff.duels.have_rows == (form != "corrected pair by pair")
+    assert DuelGames.of(stage1.payoff).have_rows == (form != "corrected pair by pair")
     if form == "corrected pair by pair":  # its models are asked one by one
         return
     X = Features.of(stage1.encoder, stage1.log.contexts)
-    games, rows = stage1.payoff.predict(X), stage1.payoff.duels.at(X)
+    games, rows = stage1.payoff.predict(X), DuelGames.of(stage1.payoff).at(X)
     context, agent = (each.ravel() for each in np.meshgrid(np.arange(len(X)), np.arange(4), indexing="ij"))
     np.testing.assert_array_equal(rows(context, agent), games[context, agent])
     order = np.random.default_rng(0).permutation(len(context))[:50]  # any of them, in any order
@@ -103,10 +103,10 @@ def test_games_whose_pairs_are_made_together_have_no_rows():
         fitted(ALL, second_stage="shared", boosting=Boosting(trees=3, least=5)),
         fit_stage1(tops, outcome=VOTERS, second_stage="none", folds=2),
     ]
-    assert [stage1.payoff.duels for stage1 in others] == [None] * 3
+    assert [DuelGames.of(stage1.payoff) for stage1 in others] == [None] * 3
     for log in (rankings, tops):
         stage1 = fit_stage1(log, outcome=VOTERS, second_stage="none", folds=2)
-        rows, X = stage1.payoff.duels, Features.of(stage1.encoder, log.contexts)
+        rows, X = DuelGames.of(stage1.payoff), Features.of(stage1.encoder, log.contexts)
         if rows is not None:  # an order of agents does not depend on who else was there
             contexts = np.arange(len(X))
             for agent in range(4):
@@ -122,7 +122,7 @@ def test_one_context_has_the_lottery_of_its_game(form):
         one = X[row : row + 1]
         games = np.repeat(games_of(stage1.payoff.predict_pairs(one), 4), 2, axis=0)
         for rho in (0.0, 1e-3, 0.3):
-            answer = stage1.payoff.duels.lottery(one, rho)
+            answer = DuelGames.of(stage1.payoff).lottery(one, rho)
             if answer is not None:
                 answers.append(answer)
                 expected = lotteries(games, L2(rho), np.ones(4, bool))[0]
@@ -170,10 +170,10 @@ def tasted(stage1, seed=0):
 def test_games_that_are_left_open_have_the_bits_of_their_rows(form, rho, monkeypatch):
     """Which neighbours of a context are left open changes nothing: nothing is worked out at another height."""
     stage1 = tasted(forms()[form])
-    if not stage1.payoff.duels.have_rows:
+    if not DuelGames.of(stage1.payoff).have_rows:
         return
     X = Features.of(stage1.encoder, stage1.log.contexts)[:120]
-    duels, some = stage1.payoff.duels, np.arange(0, 120, 3)
+    duels, some = DuelGames.of(stage1.payoff), np.arange(0, 120, 3)
     games = duels.at(X)
     for agent in range(4):
         rows = games(some, np.full(len(some), agent))
@@ -191,8 +191,8 @@ def test_a_whole_number_as_rho_compiles_nothing():
     X = Features.of(stage1.encoder, stage1.log.contexts)
     known = []
     for rho in (1.0, 1):
-        stage1.payoff.duels.lottery(X[:1], rho)
-        stage1.payoff.duels.lotteries(X, L2(rho), UP)
+        DuelGames.of(stage1.payoff).lottery(X[:1], rho)
+        DuelGames.of(stage1.payoff).lotteries(X, L2(rho), UP)
         known.append([len(kernel.signatures) for kernel in (duel_lottery, grow_by_rows)])
     assert known[0] == known[1]
 

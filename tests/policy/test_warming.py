@@ -18,6 +18,7 @@ from nasheval.nuisance.learners import Features
 from nasheval.nuisance.voters import Voters
 from nasheval.nuisance.voters_compiled import duel_agents, duel_contexts, favour, halves_of_one
 from nasheval.payoff.duel_game import duel_lottery
+from nasheval.payoff.duels import DuelGames
 from nasheval.payoff.stage1 import fit_stage1
 from nasheval.payoff.surfaces import SharedSurface
 from nasheval.policy.warming import warm
@@ -57,7 +58,7 @@ def test_after_warming_nothing_is_left_to_compile():
     log = duels([("a", "b", "a"), ("b", "c", "c"), ("a", "b", "b")] * 20)
     model = fit_stage1(log, outcome=voters, second_stage="none", folds=2)
     X = Features.of(model.encoder, log.contexts)
-    model.payoff.duels.lotteries(X, L2(1e-3), np.ones(3, bool))
-    assert model.payoff.duels.lottery(X[:1], 1e-3) is not None
+    DuelGames.of(model.payoff).lotteries(X, L2(1e-3), np.ones(3, bool))
+    assert DuelGames.of(model.payoff).lottery(X[:1], 1e-3) is not None
     assert lottery(np.linspace(-1, 1, 10)[None], 5, 1e-3) is not None
     assert [kernel.signatures for kernel in kernels] == before

@@ -16,7 +16,7 @@ from .hand import NAMES
 class KnownPayoff:
     """A payoff model from a function of (n, d) numbers to payoffs (n, K, K)."""
 
-    duels = None  # nobody says its pairs
+    plugin = bridge = None  # nobody says its pairs
 
     def __init__(self, function, K):
         self.function, self.K = function, K

@@ -30,7 +30,6 @@ from nasheval.payoff.surfaces import (
 
 if TYPE_CHECKING:  # what only fitting needs is imported there: answering starts in half the time
     from nasheval.nuisance.tuning import Problem
-    from nasheval.payoff.duels import DuelGames
     from nasheval.payoff.pseudo import PseudoOutcomes
     from nasheval.payoff.strengths import Strength
 
@@ -133,13 +132,6 @@ class PayoffModel:
     def covered(self) -> Bools:
         """(n_pairs,) the pairs that some menu holds."""
         return np.asarray(self.status == SEEN)
-
-    @cached_property
-    def duels(self) -> DuelGames | None:
-        """The same games, faster where voters say every pair; None elsewhere."""
-        from nasheval.payoff.duels import DuelGames
-
-        return DuelGames.of(self)
 
     @cached_property
     def strengths(self) -> Floats:
