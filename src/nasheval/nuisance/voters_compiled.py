@@ -58,24 +58,29 @@ def duel_contexts(
     start: int, stop: int, s: Floats, nu: Floats, bad: Floats, weight: Floats, runs: Ints, place: Ints, total: Floats
 ) -> None:
     """Write what voters say of pairs into total (n, c) at contexts start to stop; shapes as in `Electorate`."""
-    folds, members, _, voters, _ = s.shape
-    places = 0
+    folds, places = s.shape[0], 0
     for r in range(runs.shape[0]):
         places += runs[r, 3]
     mean, summed = np.empty(places, np.float32), np.empty(places)
     for g in range(start, stop):
         summed[:] = 0.0
         for f in range(folds):
-            mean[:] = 0.0
-            for m in range(members):
-                for v in range(voters):
-                    share = weight[f, m, v]
-                    if share > 0.0:
-                        add_duels(s[f, m, g, v], nu[f, m, g, v], bad[f, m, g, v], share, runs, mean)
+            say_duels(f, g, s, nu, bad, weight, runs, mean)
             for c in range(places):
                 summed[c] += mean[c]
         for c in range(place.shape[0]):
             total[g, c] = summed[place[c]]
+
+
+@compiled
+def say_duels(fold: int, g: int, s: Floats, nu: Floats, bad: Floats, weight: Floats, runs: Ints, mean: Floats) -> None:
+    """Write what the voters of a fold say at the g-th context into mean (c,); shapes as in `Electorate`."""
+    mean[:] = 0.0
+    for m in range(s.shape[1]):
+        for v in range(s.shape[3]):
+            share = weight[fold, m, v]
+            if share > 0.0:
+                add_duels(s[fold, m, g, v], nu[fold, m, g, v], bad[fold, m, g, v], share, runs, mean)
 
 
 @compiled
@@ -97,19 +102,14 @@ def duel_agents(
     start: int, stop: int, s: Floats, nu: Floats, bad: Floats, weight: Floats, row: Ints, agent: Ints, total: Floats
 ) -> None:
     """Write what voters say of agent[i] against every agent, at the context row[i], into total (m, K)."""
-    folds, members, _, voters, K = s.shape
+    folds, K = s.shape[0], s.shape[4]
     mean, run = np.empty(K, np.float32), np.zeros((1, 4), np.int64)
     run[0, 3] = K
     for i in range(start, stop):
         g, run[0, 1] = row[i], agent[i]
         total[i] = 0.0
         for f in range(folds):
-            mean[:] = 0.0
-            for m in range(members):
-                for v in range(voters):
-                    share = weight[f, m, v]
-                    if share > 0.0:
-                        add_duels(s[f, m, g, v], nu[f, m, g, v], bad[f, m, g, v], share, run, mean)
+            say_duels(f, g, s, nu, bad, weight, run, mean)
             for k in range(K):
                 total[i, k] += mean[k]
 

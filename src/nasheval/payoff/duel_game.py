@@ -7,7 +7,7 @@ import numpy as np
 from nasheval.arrays import Bools, Floats
 from nasheval.game.compiled import compiled, inlined
 from nasheval.game.one import settled_game
-from nasheval.nuisance.voters_compiled import add_duels
+from nasheval.nuisance.voters_compiled import say_duels
 
 
 @inlined
@@ -26,17 +26,13 @@ def duel_lottery(
         alive: (K, K) the pairs that have a payoff; the others are 0.
         correction: (n_pairs,) what is added to the payoffs of the pairs j < k, or nothing.
     """
-    folds, members, _, voters, K = s.shape
+    folds, K = s.shape[0], s.shape[4]
     A, total, mean, run, pair = np.empty((1, K, K)), np.empty(K), np.empty(K, np.float32), np.empty((1, 4), np.int64), 0
     for j in range(K):
         run[0, 0], run[0, 1], run[0, 2], run[0, 3] = j + 1, j, j + 1, K - 1 - j
         total[:] = 0.0
         for f in range(folds):
-            mean[:] = 0.0
-            for m in range(members):
-                for v in range(voters):
-                    if weight[f, m, v] > 0.0:
-                        add_duels(s[f, m, 0, v], nu[f, m, 0, v], bad[f, m, 0, v], weight[f, m, v], run, mean)
+            say_duels(f, 0, s, nu, bad, weight, run, mean)
             for k in range(j + 1, K):
                 total[k] += mean[k]
         A[0, j, j] = 0.0
